@@ -2,8 +2,9 @@
 // random features with the error to expect from them.
 //
 // Results go to stdout, everything else to stderr. The exit status is 0 when the work is done, 1 when it failed
-// or a check found a miss, 2 when the command line is wrong, 130 after an interrupt. With --json every command prints
-// one object per line; the objects are the exported structs of the packages in internal.
+// or a check found a miss, 2 when the command line is wrong, 3 when watch --fail found a change, 130 after an
+// interrupt. With --json every command prints one object per line; the objects are the exported structs of the packages
+// in internal.
 //
 // main parses the command line and reports errors. The groups of commands (internal/advising, attend, catalog,
 // kernels, samples, serving, tables) parse their flags, call the library and print. They share flags

@@ -46,14 +46,17 @@ func run(ctx context.Context, env *cli.Env, args []string) int {
 	// Writers to stdout may return the error or drop it, as cobra does. The bufio.Writer remembers its first
 	// error, so Flush reports it in any case. It replaces err only if err is the same failure or a mere miss.
 	if failed := env.Stdout.Flush(); failed != nil &&
-		(err == nil || errors.Is(err, failed) || errors.Is(err, cli.ErrMiss)) {
+		(err == nil || errors.Is(err, failed) || errors.Is(err, cli.ErrMiss) || errors.Is(err, cli.ErrChanged)) {
 		err = cli.Failure{Err: fmt.Errorf("cannot write to stdout: %w", failed)}
 	}
 	if err == nil {
 		return cli.ExitDone
 	}
-	if errors.Is(err, cli.ErrMiss) {
+	switch {
+	case errors.Is(err, cli.ErrMiss):
 		return cli.ExitFailed
+	case errors.Is(err, cli.ErrChanged):
+		return cli.ExitChanged
 	}
 	// Name the flag that avoids this error, if the command has it. The library does not know flags.
 	has := func(flag string) bool { return cmd.Flags().Lookup(flag) != nil }
@@ -172,7 +175,7 @@ silently by SIGPIPE (shells show 141).`,
 		commands []*cobra.Command
 	}{
 		{"Models from tables:", []*cobra.Command{tables.FitCommand(env), tables.EvaluateCommand(env),
-			tables.PredictCommand(env), serving.ServeCommand(env), tables.ExplainCommand(env),
+			tables.PredictCommand(env), serving.ServeCommand(env), tables.WatchCommand(env), tables.ExplainCommand(env),
 			tables.CompareCommand(env), tables.InspectCommand(env), tables.PartsCommand(env)}},
 		{"Attention and softmax:", []*cobra.Command{attention, crossover, samples.SampleCommand(env)}},
 		{"Random features:", []*cobra.Command{advising.AdviseCommand(env), kernels.FeaturesCommand(env),

@@ -58,6 +58,7 @@ var printed = []struct {
 	{"serve", []any{serving.Serving{}}},
 	{"theory", []any{catalog.FormulaInfo{}}},
 	{"version", []any{cli.VersionInfo{}}},
+	{"watch", []any{tables.WatchResult{}}},
 }
 
 // comments holds the comments of fields in the source by package.Type and name, and of the type itself by "".

@@ -25,6 +25,7 @@ const (
 	ExitDone        = 0
 	ExitFailed      = 1
 	ExitMisuse      = 2
+	ExitChanged     = 3   // watch --fail found a change
 	ExitInterrupted = 130 // what a shell reports for a process that SIGINT ended
 )
 
@@ -48,6 +49,9 @@ func NewEnv(stdin io.Reader, stdout, stderr io.Writer) *Env {
 
 // ErrMiss ends a command whose findings are already printed: exit status 1 without a message.
 var ErrMiss = errors.New("a check failed")
+
+// ErrChanged ends a command that has printed that its input changed: exit status 3 without a message.
+var ErrChanged = errors.New("the rows changed")
 
 // Failure marks errors of the work itself, exit status 1. An error that reaches run without the mark comes from
 // parsing arguments, exit status 2.

@@ -450,6 +450,9 @@ func runFit(env *cli.Env, cmd *cobra.Command, f *fitFlags, args []string) error 
 			}); err != nil {
 				return f.explain(ctx, err)
 			}
+			if err := addReference(ctx, src, model, o.Seed); err != nil {
+				return f.explain(ctx, err)
+			}
 		}
 		if err := model.Save(f.out); err != nil {
 			return err

@@ -19,6 +19,7 @@ import (
 	"github.com/randfeat/randfeat/internal/npy"
 	"github.com/randfeat/randfeat/machine"
 	"github.com/randfeat/randfeat/machine/tabular"
+	"github.com/randfeat/randfeat/machine/watch"
 )
 
 // InspectResult is the object of inspect --json. Its checksums have been verified.
@@ -42,6 +43,7 @@ type InspectResult struct {
 	Tensors        []machine.TensorInfo `json:"tensors"`           // name, type and shape of each tensor
 	History        *machine.History     `json:"history,omitempty"` // date, program and scores of the fit
 	Extra          map[string]string    `json:"extra,omitempty"`   // further strings in the file
+	Watched        int64                `json:"watched,omitempty"` // rows of the reference for watch
 	Python         string               `json:"python"`            // code that reads the file in Python
 }
 
@@ -85,6 +87,10 @@ func runInspect(env *cli.Env, path string, levels int) error {
 		Extra: m.Extra, History: m.History,
 		Python: fmt.Sprintf("from safetensors import safe_open; f = safe_open(%q, framework=\"np\"); f.metadata(); "+
 			"f.get_tensor(%q)", path, info.Tensors[len(info.Tensors)-1].Name),
+	}
+	if ref, err := watch.Of(m); err == nil {
+		r.Watched, r.Extra = ref.Rows(), maps.Clone(m.Extra)
+		delete(r.Extra, watch.Key)
 	}
 	r.Bandwidth = cmp.Or(r.Bandwidth, 1)
 	if r.Spec.Coupling == nil {
@@ -141,6 +147,9 @@ func (r *InspectResult) print(w io.Writer, levels int) error {
 		}
 		if h := r.History; h != nil && h.Created+h.Program != "" {
 			fmt.Fprintf(w, "fitted\t%s\n", strings.TrimSpace(h.Created+" by "+cmp.Or(h.Program, "an unknown program")))
+		}
+		if r.Watched > 0 {
+			fmt.Fprintf(w, "watch\treference of %d rows\n", r.Watched)
 		}
 		for _, k := range slices.Sorted(maps.Keys(r.Extra)) {
 			fmt.Fprintf(w, "%s\t%s\n", k, shorten(r.Extra[k], 200))
