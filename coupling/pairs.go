@@ -11,7 +11,7 @@ type PairKind int
 
 // The pair laws.
 const (
-	PairUnknown     PairKind = iota // any other law
+	pairUnknown     PairKind = iota // any other law
 	PairIndependent                 // independent rows
 	PairOrthogonal                  // independent norms, right angle
 	PairSimplex                     // independent norms, cos θ = −1/(Dim−1)
@@ -31,15 +31,6 @@ var pairKinds = [...]struct {
 	{name: "simplex", closed: true, cos: func(n float64) float64 { return -1 / (n - 1) }},
 	{name: "coupled norms", closed: true, cos: func(float64) float64 { return 0 }},
 	{name: "zero-sum"},
-}
-
-// PairKinds lists the pair laws.
-func PairKinds() []PairKind {
-	all := make([]PairKind, len(pairKinds))
-	for i := range all {
-		all[i] = PairKind(i)
-	}
-	return all
 }
 
 func (k PairKind) valid() bool { return k >= 0 && int(k) < len(pairKinds) }

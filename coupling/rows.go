@@ -6,7 +6,7 @@ import (
 	"github.com/randfeat/randfeat/internal/omega"
 )
 
-// RowExcess says how far the directions of the rows of a coupling are from uniform. For the unit direction r of a row
+// rowExcess says how far the directions of the rows of a coupling are from uniform. For the unit direction r of a row
 // in dimension Dim
 //
 //	Fourth = E Σ_l r_l⁴ − 3/(n+2),   Sixth = E Σ_l r_l⁶ − 15/((n+2)(n+4)),   n = Dim,
@@ -14,24 +14,24 @@ import (
 // averaged over the rows: zero for Haar directions. With random signs of the coordinates and the symmetries of the HD
 // and Givens products, these two numbers determine all moments of r up to order six, and hence the leading bias of
 // every estimator (docs/theory.md §4.6).
-type RowExcess struct {
+type rowExcess struct {
 	Dim           int // d, or the padded n of HD products
 	Fourth, Sixth float64
 }
 
-// Excess is the RowExcess of m rows of a coupling in dimension dim. ok is false if it is unknown: one factor of
+// Excess describes m rows of a coupling in dimension dim. ok is false if it is unknown: one factor of
 // FastSimplex, whose rows do not even have covariance I, or a coupling of another package.
-func Excess(c Coupling, dim, m int) (e RowExcess, ok bool) {
+func Excess(c Coupling, dim, m int) (e rowExcess, ok bool) {
 	switch c := c.(type) {
 	case Hadamard:
 		if c.exact(dim) {
-			return RowExcess{Dim: dim}, true
+			return rowExcess{Dim: dim}, true
 		}
 		n := omega.PaddedDim(dim)
 		return hdExcess(n, factors(c.K), 1/float64(n), 1/(float64(n)*float64(n))), true
 	case FastSimplex:
 		if c.exact(dim) {
-			return RowExcess{Dim: dim}, true
+			return rowExcess{Dim: dim}, true
 		}
 		n := omega.PaddedDim(dim)
 		fourth, sixth := simplexStart(n, m)
@@ -42,7 +42,7 @@ func Excess(c Coupling, dim, m int) (e RowExcess, ok bool) {
 		return givensExcess(dim, c.rotations(dim)), true
 	}
 	info := infoOf(c)
-	return RowExcess{Dim: dim}, info.Exact || info.Replaces
+	return rowExcess{Dim: dim}, info.Exact || info.Replaces
 }
 
 // uniformMoments are E Σ r_l⁴ and E Σ r_l⁶ of a uniform direction.
@@ -56,10 +56,10 @@ func uniformMoments(n float64) (fourth, sixth float64) {
 //	E Σ r⁴ = (3 − 2 Σ v⁴)/n,   E Σ r⁶ = (15 − 30 Σ v⁴ + 16 Σ v⁶)/n².
 //
 // Uniform moments are the fixed point; the recursion is that of the differences.
-func hdExcess(n, k int, fourth, sixth float64) RowExcess {
+func hdExcess(n, k int, fourth, sixth float64) rowExcess {
 	dim := float64(n)
 	a, b := uniformMoments(dim)
-	e := RowExcess{Dim: n, Fourth: fourth - a, Sixth: sixth - b}
+	e := rowExcess{Dim: n, Fourth: fourth - a, Sixth: sixth - b}
 	for range k - 1 {
 		e.Fourth, e.Sixth = -2*e.Fourth/dim, (16*e.Sixth-30*e.Fourth)/(dim*dim)
 	}
@@ -93,14 +93,14 @@ func simplexStart(n, m int) (fourth, sixth float64) {
 // so that with p = 2/(d(d−1)) the excesses F and S of the two sums obey
 //
 //	F → f F,  f = 1 − 2/d + ¾(2/d − p),    S → s S + g F,  s = 1 − 2/d + ⅝(2/d − 3p),  g = 15p/8.
-func givensExcess(d, rotations int) RowExcess {
+func givensExcess(d, rotations int) rowExcess {
 	if d == 1 || d == 2 && rotations > 0 {
-		return RowExcess{Dim: d}
+		return rowExcess{Dim: d}
 	}
 	n, t := float64(d), float64(rotations)
 	a, b := uniformMoments(n)
 	p := 2 / (n * (n - 1))
 	f, s, g := 1-2/n+0.75*(2/n-p), 1-2/n+0.625*(2/n-3*p), 1.875*p
 	ft, st := math.Pow(f, t), math.Pow(s, t)
-	return RowExcess{Dim: d, Fourth: ft * (1 - a), Sixth: st*(1-b) + g*(1-a)*(ft-st)/(f-s)}
+	return rowExcess{Dim: d, Fourth: ft * (1 - a), Sixth: st*(1-b) + g*(1-a)*(ft-st)/(f-s)}
 }

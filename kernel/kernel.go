@@ -60,8 +60,8 @@ func Kinds() []Kind {
 	return out
 }
 
-// KindNames lists the names of all kernels as text, for messages and help.
-func KindNames() string {
+// namesText lists the names of all kernels as text, for messages and help.
+func namesText() string {
 	last := len(kindNames) - 1
 	return strings.Join(kindNames[:last], ", ") + " or " + kindNames[last]
 }
@@ -84,7 +84,7 @@ func ParseKind(s string) (Kind, error) {
 			return Kind(i), nil
 		}
 	}
-	return 0, fmt.Errorf("kernel %q: want %s: %w", s, KindNames(), ErrKernel)
+	return 0, fmt.Errorf("kernel %q: want %s: %w", s, namesText(), ErrKernel)
 }
 
 // ErrKernel marks invalid kernels: unknown kinds, a bandwidth that is not positive, bad matrices.

@@ -365,8 +365,8 @@ func (m *Model) redraw() {
 	}
 }
 
-// FileInfo describes a model file whose contents have been verified.
-type FileInfo struct {
+// fileInfo describes a model file whose contents have been verified.
+type fileInfo struct {
 	Version        int    // version of the format
 	Bytes          int64  // size of the file
 	TensorsSHA256  string // hash of the tensors
@@ -381,7 +381,7 @@ type TensorInfo struct {
 }
 
 // LoadInfo is Load with a description of the file.
-func LoadInfo(path string) (*Model, *FileInfo, error) {
+func LoadInfo(path string) (*Model, *fileInfo, error) {
 	b, err := ReadFile(path)
 	if err != nil {
 		return nil, nil, err
@@ -398,7 +398,7 @@ func LoadInfo(path string) (*Model, *FileInfo, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w: %w", path, ErrCorrupt, err)
 	}
-	info := &FileInfo{Version: version, Bytes: int64(len(b)), TensorsSHA256: f.Metadata["sha256"],
+	info := &fileInfo{Version: version, Bytes: int64(len(b)), TensorsSHA256: f.Metadata["sha256"],
 		MetadataSHA256: f.Metadata["sha256_metadata"]}
 	for _, t := range f.Tensors {
 		info.Tensors = append(info.Tensors, TensorInfo{t.Name, t.Shape})

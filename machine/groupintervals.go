@@ -101,8 +101,8 @@ func (m *Model) checkGroups(coverage float64) error {
 	return nil
 }
 
-// GroupCoverage counts how many targets of each group lie inside their 90 % intervals.
-type GroupCoverage struct {
+// groupCoverage counts how many targets of each group lie inside their 90 % intervals.
+type groupCoverage struct {
 	m     *Model
 	f     *data.Field
 	at    int
@@ -113,18 +113,18 @@ type GroupCoverage struct {
 // coverage90 is the coverage of the intervals that GroupCoverage checks.
 const coverage90 = 0.9
 
-// GroupCoverage returns nil for a model without group intervals.
-func (m *Model) GroupCoverage() *GroupCoverage {
+// groupCoverage returns nil for a model without group intervals.
+func (m *Model) GroupCoverage() *groupCoverage {
 	f, at := m.GroupColumn()
 	if f == nil || m.checkInterval(coverage90) != nil {
 		return nil
 	}
 	n := len(f.Levels) + 1
-	return &GroupCoverage{m: m, f: f, at: at, rows: make([]int64, n), holds: make([]float64, n)}
+	return &groupCoverage{m: m, f: f, at: at, rows: make([]int64, n), holds: make([]float64, n)}
 }
 
 // Add adds rows. With several targets, each counts as a fraction of the row.
-func (c *GroupCoverage) Add(x, y, pred, variance dense.Matrix[float64]) error {
+func (c *groupCoverage) Add(x, y, pred, variance dense.Matrix[float64]) error {
 	for i := range x.Rows {
 		group := c.f.LevelOf(x.Row(i)[c.at : c.at+c.f.Width()])
 		to := group
@@ -156,7 +156,7 @@ type GroupScore struct {
 }
 
 // Scores returns the coverage of each group that occurs, with Clopper–Pearson intervals.
-func (c *GroupCoverage) Scores() []GroupScore {
+func (c *groupCoverage) Scores() []GroupScore {
 	var out []GroupScore
 	for l, n := range c.rows {
 		if n == 0 {

@@ -34,8 +34,8 @@ type LogisticOptions struct {
 	Step func(*LogisticState) error
 }
 
-// LogisticReport says how a fit ended.
-type LogisticReport struct {
+// logisticReport says how a fit ended.
+type logisticReport struct {
 	Loss       float64 // mean loss per row, penalty included
 	Gradient   float64 // largest entry of its gradient
 	Iterations int
@@ -46,8 +46,8 @@ type LogisticReport struct {
 
 // FitLogistic fits multinomial logistic regression on the features of queries by L-BFGS. Features are float32 if
 // Setup.Float32; losses and sums over blocks are float64. Classes that no row has are allowed.
-func FitLogistic(s Setup, rows Rows, o LogisticOptions) (*Model, LogisticReport, error) {
-	var rep LogisticReport
+func FitLogistic(s Setup, rows Rows, o LogisticOptions) (*Model, logisticReport, error) {
+	var rep logisticReport
 	s.Task = cmp.Or(s.Task, Classification)
 	if s.Task != Classification {
 		return nil, rep, fmt.Errorf("logistic regression for task %q, want %s: %w", s.Task, Classification, ErrSetup)
@@ -117,8 +117,8 @@ type cachedBlock[T dense.Float] struct {
 	w   []float64 // weights of rows, which multiply their losses
 }
 
-func fitLogistic[T dense.Float](s Setup, rows Rows, o LogisticOptions) (*Model, LogisticReport, error) {
-	var rep LogisticReport
+func fitLogistic[T dense.Float](s Setup, rows Rows, o LogisticOptions) (*Model, logisticReport, error) {
+	var rep logisticReport
 	l, err := newLogistic[T](s, rows, o)
 	if err != nil {
 		return nil, rep, err
@@ -139,7 +139,7 @@ func fitLogistic[T dense.Float](s Setup, rows Rows, o LogisticOptions) (*Model, 
 		return nil, rep, err
 	}
 	x, gradient := at.last()
-	rep = LogisticReport{Loss: at.Loss, Gradient: largest(gradient), Iterations: at.Iterations, Passes: at.Passes,
+	rep = logisticReport{Loss: at.Loss, Gradient: largest(gradient), Iterations: at.Iterations, Passes: at.Passes,
 		Cached: l.kept}
 	rep.Converged = rep.Gradient <= o.Tolerance
 	m := &Model{Kind: KindLogistic, Task: Classification, Outputs: k, Spec: s.Spec, Omega: s.Omega, Rows: l.n,

@@ -7,8 +7,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Distance measures how far the distribution q of a sampler is from the softmax p.
-type Distance struct {
+// distance measures how far the distribution q of a sampler is from the softmax p.
+type distance struct {
 	KL          float64 // Σ p log(p/q) in nats, p the softmax; +Inf if q lacks a class
 	Wasserstein float64 // Σ_i |P_i − Q_i| of the cumulative sums, classes in the order of ids at distance 1
 	KS          float64 // max_i |P_i − Q_i|, Kolmogorov–Smirnov
@@ -18,7 +18,7 @@ type Distance struct {
 }
 
 // Distances compares q with p. Both are probabilities of all classes.
-func Distances(p, q []float64) (d Distance, err error) {
+func Distances(p, q []float64) (d distance, err error) {
 	if len(p) != len(q) || len(p) == 0 {
 		return d, fmt.Errorf("distributions over %d and %d classes: %w", len(p), len(q), dense.ErrShape)
 	}

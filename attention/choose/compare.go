@@ -43,11 +43,11 @@ type LinearErrors struct {
 	Variation float64
 	// Rounding is ‖ô-Σ_j â_j v_j‖_F/‖o‖_F with â in float64: the part of Output that comes from the precision of T.
 	Rounding  float64
-	Predicted Prediction
+	Predicted prediction
 }
 
-// Comparison is the result of [Compare].
-type Comparison struct {
+// comparison is the result of [Compare].
+type comparison struct {
 	LinearErrors                  // over all heads together
 	Heads        []LinearErrors   // by query head
 	Report       attention.Report // of the linear attention over all rows
@@ -58,19 +58,19 @@ type Comparison struct {
 // Compare runs linear attention and measures its errors on a sample of rows of every query head. It also predicts these
 // errors by theory. The visibility, window and sinks of a apply. Masked keys, and keys of segments without a query, may
 // hold any value. The work beyond linear attention is O(Heads·Rows·L·(m + d)).
-func Compare[T dense.Float](a *linear.Attention[T], q, k, v attention.Seq[T], opt CompareOptions) (Comparison, error) {
+func Compare[T dense.Float](a *linear.Attention[T], q, k, v attention.Seq[T], opt CompareOptions) (comparison, error) {
 	opt.Rows, opt.Keys = cmp.Or(opt.Rows, 32), cmp.Or(opt.Keys, 256)
 	if opt.Rows < 0 || opt.Keys < 2 {
-		return Comparison{}, fmt.Errorf("comparing %d rows with %d keys, want at least 1 and 2: %w", opt.Rows, opt.Keys,
+		return comparison{}, fmt.Errorf("comparing %d rows with %d keys, want at least 1 and 2: %w", opt.Rows, opt.Keys,
 			dense.ErrShape)
 	}
 	if err := q.Check("q"); err != nil {
-		return Comparison{}, err
+		return comparison{}, err
 	}
 	if err := v.Check("v"); err != nil {
-		return Comparison{}, err
+		return comparison{}, err
 	}
-	var c Comparison
+	var c comparison
 	out := attention.NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)
 	start := time.Now()
 	var err error

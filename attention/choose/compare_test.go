@@ -78,27 +78,27 @@ func TestPredictionAgreesWithMeasurement(t *testing.T) {
 		window int
 		keys   int
 	}{
-		{f: family.Positive{}, kernel: kernel.Softmax, method: Covariances, lo: 0.9, hi: 1.1},
-		{f: family.Positive{}, kernel: kernel.Softmax, method: Covariances, lo: 0.9, hi: 1.1, causal: true},
-		{f: family.Positive{}, kernel: kernel.Softmax, method: Covariances, lo: 0.9, hi: 1.1, window: 7},
+		{f: family.Positive{}, kernel: kernel.Softmax, method: covariances, lo: 0.9, hi: 1.1},
+		{f: family.Positive{}, kernel: kernel.Softmax, method: covariances, lo: 0.9, hi: 1.1, causal: true},
+		{f: family.Positive{}, kernel: kernel.Softmax, method: covariances, lo: 0.9, hi: 1.1, window: 7},
 		// sampled keys
-		{f: family.Positive{}, kernel: kernel.Softmax, method: Covariances, lo: 0.85, hi: 1.15, keys: 32},
-		{f: family.Positive{}, kernel: kernel.Gaussian, method: Covariances, lo: 0.9, hi: 1.1},
-		{f: family.OPRF{A: -0.05}, kernel: kernel.Softmax, method: Covariances, lo: 0.9, hi: 1.1},
-		{f: family.Trig{}, kernel: kernel.Softmax, method: Covariances, lo: 0.9, hi: 1.1},
-		{f: family.Hyperbolic{}, kernel: kernel.Softmax, method: Covariances, lo: 0.9, hi: 1.1},
-		{f: adaptive, kernel: kernel.Softmax, method: Covariances, lo: 0.9, hi: 1.1},
-		{f: family.DARK{M: darkM}, kernel: kernel.Softmax, method: Covariances, lo: 0.9, hi: 1.1},
-		{f: family.Positive{}, c: coupling.Orthogonal{}, kernel: kernel.Softmax, method: ScaledCovariances,
+		{f: family.Positive{}, kernel: kernel.Softmax, method: covariances, lo: 0.85, hi: 1.15, keys: 32},
+		{f: family.Positive{}, kernel: kernel.Gaussian, method: covariances, lo: 0.9, hi: 1.1},
+		{f: family.OPRF{A: -0.05}, kernel: kernel.Softmax, method: covariances, lo: 0.9, hi: 1.1},
+		{f: family.Trig{}, kernel: kernel.Softmax, method: covariances, lo: 0.9, hi: 1.1},
+		{f: family.Hyperbolic{}, kernel: kernel.Softmax, method: covariances, lo: 0.9, hi: 1.1},
+		{f: adaptive, kernel: kernel.Softmax, method: covariances, lo: 0.9, hi: 1.1},
+		{f: family.DARK{M: darkM}, kernel: kernel.Softmax, method: covariances, lo: 0.9, hi: 1.1},
+		{f: family.Positive{}, c: coupling.Orthogonal{}, kernel: kernel.Softmax, method: scaledCovariances,
 			lo: 0.8, hi: 1.2},
-		{f: family.OPRF{A: -0.05}, c: coupling.Orthogonal{}, kernel: kernel.Softmax, method: ScaledCovariances,
+		{f: family.OPRF{A: -0.05}, c: coupling.Orthogonal{}, kernel: kernel.Softmax, method: scaledCovariances,
 			lo: 0.8, hi: 1.2},
-		{f: family.Positive{}, c: coupling.Simplex{}, kernel: kernel.Softmax, method: ScaledCovariances,
+		{f: family.Positive{}, c: coupling.Simplex{}, kernel: kernel.Softmax, method: scaledCovariances,
 			lo: 0.8, hi: 1.2},
-		{f: adaptive, c: coupling.Orthogonal{}, kernel: kernel.Softmax, method: IndependentRows, lo: 0.5,
+		{f: adaptive, c: coupling.Orthogonal{}, kernel: kernel.Softmax, method: independentRows, lo: 0.5,
 			hi: 1.05},
-		{f: family.Angular{N: 4}, kernel: kernel.Softmax, method: UpperBound, lo: 0.02, hi: 1},
-		{f: family.Residual{}, kernel: kernel.Softmax, method: UpperBound, lo: 0.02, hi: 1},
+		{f: family.Angular{N: 4}, kernel: kernel.Softmax, method: upperBound, lo: 0.02, hi: 1},
+		{f: family.Residual{}, kernel: kernel.Softmax, method: upperBound, lo: 0.02, hi: 1},
 	} {
 		name := fmt.Sprintf("%s kernel=%v causal=%v window=%d", c.f.Name(), c.kernel, c.causal, c.window)
 		if c.c != nil {
@@ -132,7 +132,7 @@ func TestPredictionAgreesWithMeasurement(t *testing.T) {
 			if p.Basis != c.method {
 				t.Errorf("%s: method %v, want %v", name, p.Basis, c.method)
 			}
-			if missing := c.method == IndependentRows || c.method == UpperBound; errors.Is(p.Err,
+			if missing := c.method == independentRows || c.method == upperBound; errors.Is(p.Err,
 				theory.ErrNoClosedForm) != missing {
 				t.Errorf("%s: error %v", name, p.Err)
 			}
@@ -152,7 +152,7 @@ func TestPredictionAgreesWithMeasurement(t *testing.T) {
 }
 
 // Wherever a prediction is given, at whatever variation of the denominators, the measured error is within the bounds
-// that [Prediction] states: a fifth for signed maps, whose predictions end early, a factor of 3 below for positive
+// that prediction states: a fifth for signed maps, whose predictions end early, a factor of 3 below for positive
 // ones, no more than the prediction where that is a bound.
 func TestPredictionsHoldWhereGiven(t *testing.T) {
 	if testing.Short() {
@@ -178,7 +178,7 @@ func TestPredictionsHoldWhereGiven(t *testing.T) {
 					-0.1, 2),
 					randomSeq[float64](1, 1, length, 5, 1, 0.3, 3)
 				var out, row float64
-				var p Prediction
+				var p prediction
 				for seed := range uint64(draws) {
 					lin := &linear.Attention[float64]{Maps: []randfeat.FeatureMap[float64]{oneMap[float64](t, c.f, nil,
 						d, m, seed)}}
@@ -187,7 +187,7 @@ func TestPredictionsHoldWhereGiven(t *testing.T) {
 						t.Fatal(err)
 					}
 					if seed == 0 {
-						if p = got.Predicted; p.Basis == NoPrediction {
+						if p = got.Predicted; p.Basis == noPrediction {
 							break
 						}
 					}
@@ -196,7 +196,7 @@ func TestPredictionsHoldWhereGiven(t *testing.T) {
 				}
 				name := fmt.Sprintf("%s m=%d size %.1f, denominators %.2f, worst %.2f", c.f.Name(), m, size,
 					p.Denominator, p.Worst)
-				if p.Basis == NoPrediction {
+				if p.Basis == noPrediction {
 					withheld++
 					if !errors.Is(p.Err, errRange) || !math.IsNaN(p.Output) || !(p.Worst > c.withhold) {
 						t.Errorf("%s: %+v", name, p)
@@ -314,13 +314,13 @@ func TestCompareSampleAndErrors(t *testing.T) {
 	if !(first.Rounding > 0 && first.Rounding < 1e-5) {
 		t.Errorf("float32 outputs are %.1g from their definition", first.Rounding)
 	}
-	if p := errorsOf(CompareOptions{Unpredicted: true}).Predicted; p.Basis != NoPrediction || p.Output != 0 {
+	if p := errorsOf(CompareOptions{Unpredicted: true}).Predicted; p.Basis != noPrediction || p.Output != 0 {
 		t.Errorf("a prediction nobody asked for: %+v", p)
 	}
 	for _, f := range []family.Family{family.ReLU{}, family.ELU{}} {
 		a.Maps[0] = oneMap[float32](t, f, nil, d, 64, 1)
 		e := errorsOf(CompareOptions{})
-		if p := e.Predicted; p.Basis != NoPrediction || !errors.Is(p.Err, theory.ErrNoClosedForm) ||
+		if p := e.Predicted; p.Basis != noPrediction || !errors.Is(p.Err, theory.ErrNoClosedForm) ||
 			!math.IsNaN(p.Output) || !(e.Output > 0) {
 			t.Errorf("%s: %+v", f.Name(), e)
 		}
@@ -372,7 +372,7 @@ func TestPredictionOutOfRange(t *testing.T) {
 					}
 					for _, e := range []LinearErrors{got.LinearErrors, got.Heads[0]} {
 						p := e.Predicted
-						if p.Basis != NoPrediction || !errors.Is(p.Err, errRange) ||
+						if p.Basis != noPrediction || !errors.Is(p.Err, errRange) ||
 							!math.IsNaN(p.Output) || !math.IsNaN(p.Row) || !(p.Denominator > 1) {
 							t.Errorf("%s, size %v, coupling %v, %d keys: %+v beside a measured error of %.2f", f.Name(),
 								size, c, keys, p, e.Output)
@@ -401,7 +401,7 @@ func TestCompareIgnoresHiddenKeys(t *testing.T) {
 	q, k, v := randomSeq[float64](1, 2, length, d, 0.5, 0, 1), randomSeq[float64](1, 1, length, d, 0.5, 0, 2),
 		randomSeq[float64](1, 1, length, 3, 1, 0, 3)
 	for _, opt := range []CompareOptions{{}, {Keys: 16, Exact: true}} {
-		var got [2]Comparison
+		var got [2]comparison
 		for i, x := range []float64{0, math.NaN()} {
 			for j := range length {
 				for c := range 4 {

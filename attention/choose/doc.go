@@ -36,7 +36,7 @@
 //
 // For linear attention, [Compare] reports measured errors next to the errors that theory predicts before a map is
 // drawn. The weights of different keys are estimated with the same projections, so their errors are correlated, and the
-// normaliser cancels most of the common part. A [Prediction] uses the covariances in closed form where they exist, and
+// normaliser cancels most of the common part. A prediction uses the covariances in closed form where they exist, and
 // its [Basis] says which approximation it made.
 //
 // # Costs and seconds

@@ -21,7 +21,7 @@ type judge struct {
 	h     int
 	texts []*judgedText
 	maps  map[*FeatureSpec]fittedMap
-	tried []Judgement
+	tried []judged
 }
 
 // judgedText is one text with the rows that judge plans on it.
@@ -66,7 +66,7 @@ func (j *judge) estimate(p Plan, texts, rows int) (Estimate, error) {
 	} else if !errors.Is(err, errNoFit) {
 		return e, err
 	}
-	j.tried = append(j.tried, Judgement{p, e, texts, rows != checkRows})
+	j.tried = append(j.tried, judged{p, e, texts, rows != checkRows})
 	return e, nil
 }
 

@@ -78,7 +78,7 @@ func TestWeightLawAgreesWithVariances(t *testing.T) {
 	}
 }
 
-// Covariances of the weights of different keys against replicates: one wide map of independent rows is as many
+// covariances of the weights of different keys against replicates: one wide map of independent rows is as many
 // replicates as it has projections, so the product of two feature columns is averaged over rows.
 func TestWeightLawCovariances(t *testing.T) {
 	if testing.Short() {

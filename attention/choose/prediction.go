@@ -9,7 +9,7 @@ import (
 // errRange marks rows whose denominators vary too much for a first-order expansion of the quotient.
 var errRange = errors.New("out of the range of first-order predictions")
 
-// Prediction is the error of linear attention on given rows that theory predicts before a map is drawn.
+// prediction is the error of linear attention on given rows that theory predicts before a map is drawn.
 //
 // With weights w_j, attention a_j = w_j/Σw, relative errors ε_j = ŵ_j/w_j - 1 and their covariance C = E εεᵀ, the delta
 // method gives, to first order in C,
@@ -19,7 +19,7 @@ var errRange = errors.New("out of the range of first-order predictions")
 //
 // The estimates of different keys share their projections, so C is far from diagonal. Most of it cancels, because Σ_j
 // a_j (v_j - o) = 0. The variances of single weights are therefore not enough; see [Basis].
-type Prediction struct {
+type prediction struct {
 	Output float64 // RMS of ‖ô-o‖_F/‖o‖_F
 	Row    float64 // RMS of |â_i-a_i|₂/|a_i|₂
 	// Denominator is the RMS relative error of the denominators, √(aᵀCa), or an upper bound of it; it may be +Inf.
@@ -74,7 +74,7 @@ func (s *predictionSum) merge(o *predictionSum) {
 
 // prediction returns the prediction for all rows together. Sums estimated from sampled keys can be slightly negative;
 // they count as 0.
-func (s *predictionSum) prediction() Prediction {
+func (s *predictionSum) prediction() prediction {
 	root := func(num, den float64) float64 {
 		if num <= 0 {
 			return 0
@@ -82,16 +82,16 @@ func (s *predictionSum) prediction() Prediction {
 		return math.Sqrt(num / den)
 	}
 	if s.of == nil {
-		return Prediction{Basis: NoPrediction}
+		return prediction{Basis: noPrediction}
 	}
 	n := float64(s.rows)
-	p := Prediction{Output: root(s.output, s.norm), Row: root(s.attention, n), Denominator: root(s.denom, n),
+	p := prediction{Output: root(s.output, s.norm), Row: root(s.attention, n), Denominator: root(s.denom, n),
 		Worst: root(s.worst, 1), Basis: s.of.basis, Err: s.of.err}
-	if p.Basis == NoPrediction {
+	if p.Basis == noPrediction {
 		return p
 	}
 	if err := s.inRange(&p); err != nil {
-		p.Err, p.Basis, p.Output, p.Row = err, NoPrediction, math.NaN(), math.NaN()
+		p.Err, p.Basis, p.Output, p.Row = err, noPrediction, math.NaN(), math.NaN()
 	}
 	return p
 }
@@ -109,7 +109,7 @@ const (
 )
 
 // inRange returns an error that wraps errRange if the first-order expansion does not hold.
-func (s *predictionSum) inRange(p *Prediction) error {
+func (s *predictionSum) inRange(p *prediction) error {
 	switch {
 	case p.Denominator > positiveRange:
 		return fmt.Errorf("denominators vary by %.2g of their size, want at most %v: %w", p.Denominator, positiveRange,

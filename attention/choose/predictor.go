@@ -49,20 +49,20 @@ func newPredictor(s randfeat.Spec) *predictor {
 		return p.fail(err)
 	}
 	if _, ok := s.Coupling.(coupling.ORFPrime); ok || !p.kernel.Kind.Exponential() {
-		p.basis, p.err = UpperBound, forms.NoForm("covariances of the weights of two keys with projections that are not normal")
+		p.basis, p.err = upperBound, forms.NoForm("covariances of the weights of two keys with projections that are not normal")
 		return p
 	}
 	if p.law, err = lawOf(f, dim); err != nil {
 		if !errors.Is(err, theory.ErrNoClosedForm) {
 			return p.fail(err)
 		}
-		p.basis, p.err, p.law = UpperBound, err, nil
+		p.basis, p.err, p.law = upperBound, err, nil
 		return p
 	}
 	if s.M > 1 && coupling.Pairs(s.Coupling, dim).Kind != coupling.PairIndependent {
-		p.basis = ScaledCovariances
+		p.basis = scaledCovariances
 		if _, err := p.moments(s.Coupling, zero, zero); err != nil {
-			p.basis, p.err = IndependentRows, err
+			p.basis, p.err = independentRows, err
 		}
 	}
 	return p
@@ -70,7 +70,7 @@ func newPredictor(s randfeat.Spec) *predictor {
 
 // fail makes p a predictor without predictions.
 func (p *predictor) fail(err error) *predictor {
-	p.basis, p.err = NoPrediction, err
+	p.basis, p.err = noPrediction, err
 	return p
 }
 
@@ -103,11 +103,11 @@ type rowKeys struct {
 	Sampled    bool                  // the keys are draws from a with replacement, not all keys
 }
 
-// row predicts the errors of the embedded query x (see [Prediction]). With all keys the double sums over keys are
+// row predicts the errors of the embedded query x (see prediction). With all keys the double sums over keys are
 // complete. With a sample from a they are U-statistics: Σ_jk a_j a_k g_jk is estimated by the mean of g over pairs of
 // different draws. C is then centred first; this changes nothing but noise because Σ_j a_j (v_j - o) = 0.
 func (p *predictor) row(x []float64, k rowKeys) (rowErrors, error) {
-	if p.basis == NoPrediction {
+	if p.basis == noPrediction {
 		return rowErrors{math.NaN(), math.NaN(), math.NaN()}, nil
 	}
 	if p.law == nil {
@@ -156,7 +156,7 @@ func (p *predictor) row(x []float64, k rowKeys) (rowErrors, error) {
 		}
 	}
 	scale := 1 / float64(p.m)
-	if p.basis == ScaledCovariances {
+	if p.basis == scaledCovariances {
 		r, err := p.ratio(x, k)
 		if err != nil {
 			return rowErrors{}, err

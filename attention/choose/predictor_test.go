@@ -47,7 +47,7 @@ func threeKeys(t *testing.T) (x []float64, k rowKeys) {
 	return []float64{0.7, -0.4}, k
 }
 
-// With all keys the prediction is the double sums of [Prediction].
+// With all keys the prediction is the double sums of prediction.
 func TestPredictorIsTheDoubleSum(t *testing.T) {
 	x, k := threeKeys(t)
 	p := newPredictor(randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: family.Positive{}, Dim: 2,
@@ -109,7 +109,7 @@ func TestPredictorRatioOfCoupling(t *testing.T) {
 	x, k := threeKeys(t)
 	p := newPredictor(randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: family.Positive{},
 		Coupling: coupling.Orthogonal{}, Dim: 2, M: 8})
-	if p.basis != ScaledCovariances {
+	if p.basis != scaledCovariances {
 		t.Fatalf("basis %v", p.basis)
 	}
 	got, err := p.ratio(x, k)

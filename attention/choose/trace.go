@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Judgement is one judgement of a candidate in a search.
-type Judgement struct {
+// judged is one judgement of a candidate in a search.
+type judged struct {
 	Plan
 	Estimate
 	Texts int
@@ -17,14 +17,14 @@ type Judgement struct {
 
 // Trace is the search of one head: every candidate in the order of its price, with its judgements and why it was taken
 // or left.
-type Trace []Candidate
+type Trace []candidate
 
-// Candidate is a plan in a Trace. Price is what plans are ranked by: predicted seconds of a token, its cost in
+// candidate is a plan in a Trace. Price is what plans are ranked by: predicted seconds of a token, its cost in
 // features, or the keys that a decoding step reads.
-type Candidate struct {
+type candidate struct {
 	Plan
 	Cost, Price float64
-	Judged      []Judgement
+	Judged      []judged
 	Verdict     string
 }
 
@@ -32,7 +32,7 @@ type Candidate struct {
 func (j *judge) trace(taken Plan) (out Trace) {
 	for _, list := range [...][]Plan{j.Plans, j.left, {{Method: Exact}}} {
 		for _, p := range list {
-			c := Candidate{Plan: p, Cost: j.cost(p)}
+			c := candidate{Plan: p, Cost: j.cost(p)}
 			if p.Method != Exact || !j.Decode { // exact attention is no plan for decoding
 				c.Price = j.price(p)
 			}
@@ -45,7 +45,7 @@ func (j *judge) trace(taken Plan) (out Trace) {
 			out = append(out, c)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Candidate) int {
+	slices.SortStableFunc(out, func(a, b candidate) int {
 		switch {
 		case a.Price < b.Price:
 			return -1
@@ -57,7 +57,7 @@ func (j *judge) trace(taken Plan) (out Trace) {
 	return out
 }
 
-func (j *judge) verdict(c *Candidate, taken Plan) string {
+func (j *judge) verdict(c *candidate, taken Plan) string {
 	n := len(c.Judged)
 	switch {
 	case c.Plan == taken:

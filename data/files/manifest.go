@@ -21,8 +21,8 @@ const (
 	maxUnits  = 1 << 22
 )
 
-// Shard is one file of a table.
-type Shard struct {
+// shardInfo is one file of a table.
+type shardInfo struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`   // bytes
 	Blocks int    `json:"blocks"` // number of blocks that it is cut into
@@ -49,8 +49,8 @@ type Manifest struct {
 	Columns   []string    `json:"columns"`
 	Kinds     []string    `json:"kinds"` // kinds of columns, if the format tells
 	// Partitions is how many of the columns, the last ones, come from the names of folders.
-	Partitions int     `json:"partitions,omitempty"`
-	Shards     []Shard `json:"shards"`
+	Partitions int         `json:"partitions,omitempty"`
+	Shards     []shardInfo `json:"shards"`
 }
 
 func (m *Manifest) setOptions(o data.Options) {

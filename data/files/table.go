@@ -64,7 +64,7 @@ func Open(paths []string, o data.Options) (*Table, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.Shards = append(m.Shards, Shard{Name: path, Size: size, Blocks: 1, Ends: ends})
+		m.Shards = append(m.Shards, shardInfo{Name: path, Size: size, Blocks: 1, Ends: ends})
 		if i > 0 && inStore(path) {
 			continue // the first reader compares it: opening would fetch every object
 		}

@@ -150,8 +150,8 @@ func (f *Folder) Plan() (*Plan, error) {
 	return p, nil
 }
 
-// Written describes a file of parts.
-type Written struct {
+// written describes a file of parts.
+type written struct {
 	Path  string
 	Rows  int64
 	Bytes int64
@@ -159,8 +159,8 @@ type Written struct {
 }
 
 // Do runs a step for some leaves and writes their parts to one file. An empty span writes nothing.
-func (f *Folder) Do(ctx context.Context, s *Step, leaves Span) (Written, error) {
-	var done Written
+func (f *Folder) Do(ctx context.Context, s *Step, leaves Span) (written, error) {
+	var done written
 	if leaves.Lo == leaves.Hi {
 		return done, nil
 	}

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/randfeat/randfeat"
@@ -46,7 +48,16 @@ func Example() {
 		panic(err)
 	}
 	m.Schema = schema
-	s, err := serve.NewModel(m, serve.Options{})
+	folder, err := os.MkdirTemp("", "")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(folder)
+	path := filepath.Join(folder, "lines.rf")
+	if err := m.Save(path); err != nil {
+		panic(err)
+	}
+	s, err := serve.New(path, serve.Options{})
 	if err != nil {
 		panic(err)
 	}

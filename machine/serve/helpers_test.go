@@ -135,7 +135,7 @@ func saved(t testing.TB, m *machine.Model) string {
 
 func serverOf(t testing.TB, m *machine.Model, o Options) *Server {
 	t.Helper()
-	s, err := NewModel(m, o)
+	s, err := newModel(m, o)
 	check(t, err)
 	return s
 }

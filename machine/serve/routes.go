@@ -7,8 +7,8 @@ import (
 	"github.com/randfeat/randfeat/internal/figure"
 )
 
-// Endpoint is a path that a [Server] answers.
-type Endpoint struct {
+// endpoint is a path that a [Server] answers.
+type endpoint struct {
 	Methods []string
 	Path    string
 	Summary string // what it answers
@@ -17,7 +17,7 @@ type Endpoint struct {
 // route is an entry of the table of endpoints. The server, the answer to unknown paths, the OpenAPI document and, by
 // [Endpoints], the help of the command derive from the table; a test holds docs/machines.md against it.
 type route struct {
-	Endpoint // without a summary it is a part of the page and not listed
+	endpoint // without a summary it is a part of the page and not listed
 	answer   handler
 	// open says that no token is needed; nil: one is.
 	open func(o *Options) bool
@@ -35,46 +35,46 @@ var (
 func (s *Server) routes() []route {
 	always := func(*Options) bool { return true }
 	return []route{
-		{Endpoint: Endpoint{posts, "/v1/predict", "predictions for rows as JSON, CSV, TSV or NDJSON"},
+		{endpoint: endpoint{posts, "/v1/predict", "predictions for rows as JSON, CSV, TSV or NDJSON"},
 			answer: s.servePredict, operation: (*loaded).predictOperation},
-		{Endpoint: Endpoint{reads, "/v1/model", "the model and the columns it reads"},
+		{endpoint: endpoint{reads, "/v1/model", "the model and the columns it reads"},
 			answer: s.serveModel, operation: func(*loaded) node {
 				return getOperation(jsonContent("the model", node{"type": "object",
 					"required": []string{"sha256", "kind", "task", "schema", "answers", "options"}}))
 			}},
-		{Endpoint: Endpoint{reads, "/openapi.json", "the OpenAPI description of this interface"},
+		{endpoint: endpoint{reads, "/openapi.json", "the OpenAPI description of this interface"},
 			answer: s.serveOpenAPI, operation: func(*loaded) node {
 				return getOperation(jsonContent("OpenAPI 3.1", node{"type": "object",
 					"required": []string{"openapi", "info", "paths"}}))
 			}},
-		{Endpoint: Endpoint{reads, "/healthz", "200 while the process lives"},
+		{endpoint: endpoint{reads, "/healthz", "200 while the process lives"},
 			answer: s.health, open: always, operation: func(*loaded) node {
 				return getOperation(textContent("it does"))
 			}},
-		{Endpoint: Endpoint{reads, "/readyz", "200 while requests are accepted, 503 once it shuts down"},
+		{endpoint: endpoint{reads, "/readyz", "200 while requests are accepted, 503 once it shuts down"},
 			answer: s.readiness, open: always, operation: func(*loaded) node {
 				return getOperation(textContent("it does"), "503")
 			}},
-		{Endpoint: Endpoint{reads, "/metrics", "measurements for Prometheus"},
+		{endpoint: endpoint{reads, "/metrics", "measurements for Prometheus"},
 			answer: s.serveMetrics, open: func(o *Options) bool { return o.OpenMetrics },
 			operation: func(*loaded) node {
 				return getOperation(textContent("Prometheus text format, version 0.0.4"))
 			}},
-		{Endpoint: Endpoint{forms, "/", "a page with a field for every column, predictions beside the rows, and the " +
+		{endpoint: endpoint{forms, "/", "a page with a field for every column, predictions beside the rows, and the " +
 			"scores of the fit; it works without JavaScript"}, answer: s.servePage},
-		{Endpoint: Endpoint{Methods: reads, Path: "/style.css"},
+		{endpoint: endpoint{Methods: reads, Path: "/style.css"},
 			answer: asset(figure.Page+styleSheet, "text/css; charset=utf-8")},
-		{Endpoint: Endpoint{Methods: reads, Path: "/script.js"},
+		{endpoint: endpoint{Methods: reads, Path: "/script.js"},
 			answer: asset(scriptFile, "text/javascript; charset=utf-8")},
 	}
 }
 
 // Endpoints lists the paths that a server answers.
-func Endpoints() []Endpoint {
-	var list []Endpoint
+func Endpoints() []endpoint {
+	var list []endpoint
 	for _, r := range new(Server).routes() {
 		if r.Summary != "" {
-			list = append(list, r.Endpoint)
+			list = append(list, r.endpoint)
 		}
 	}
 	return list

@@ -455,7 +455,7 @@ func TestOptions(t *testing.T) {
 	m := fitted(t, machine.KindRidge, 1)
 	for _, l := range []Limits{{Body: -1}, {Rows: -1}, {InFlight: -1}, {Time: -1}, {Shutdown: -1}, {Batch: -1},
 		{Body: 10, Memory: 9}} {
-		if _, err := NewModel(m, Options{Limits: l}); !errors.Is(err, errOptions) {
+		if _, err := newModel(m, Options{Limits: l}); !errors.Is(err, errOptions) {
 			t.Errorf("%+v: %v", l, err)
 		}
 	}

@@ -57,8 +57,8 @@ func New(path string, o Options) (*Server, error) {
 	return s, nil
 }
 
-// NewModel serves a model in memory; it cannot be reloaded.
-func NewModel(m *machine.Model, o Options) (*Server, error) {
+// newModel serves a model in memory; it cannot be reloaded.
+func newModel(m *machine.Model, o Options) (*Server, error) {
 	var file bytes.Buffer
 	if _, err := m.WriteTo(&file); err != nil {
 		return nil, err

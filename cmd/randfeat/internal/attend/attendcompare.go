@@ -21,16 +21,13 @@ func attendErrors(e choose.LinearErrors) AttendErrors {
 	if e.Predicted.Err != nil {
 		r.Reason = e.Predicted.Err.Error()
 	}
-	switch p := e.Predicted; {
-	case r.Rows == 0:
+	if r.Rows == 0 {
 		r.Reason = "no query row sees a key"
 		return r
-	case p.Basis != choose.NoPrediction:
-		r.Predicted = cli.Number(p.Output)
 	}
-	r.Denominator = cli.Number(e.Predicted.Denominator)
+	r.Predicted, r.Denominator = cli.Number(e.Predicted.Output), cli.Number(e.Predicted.Denominator)
 	if r.Predicted != nil {
-		r.Method = e.Predicted.Basis.String()
+		r.basis, r.Method = e.Predicted.Basis, e.Predicted.Basis.String()
 	} else if r.Reason == "" {
 		r.Reason = "the prediction to first order is not finite"
 	}
@@ -314,26 +311,17 @@ func predictedText(e AttendErrors) string {
 		return "-"
 	}
 	mark := ""
-	switch e.Method {
-	case choose.ScaledCovariances.String(), choose.IndependentRows.String():
-		mark = "~"
-	case choose.UpperBound.String():
-		mark = "≤"
+	if e.Method != "" {
+		mark, _ = e.basis.Note()
 	}
 	return fmt.Sprintf("%s%.3g", mark, *e.Predicted)
 }
 
 func methodText(e AttendErrors) string {
 	text := ""
-	switch e.Method {
-	case choose.Covariances.String():
-		text = "closed form, to first order"
-	case choose.ScaledCovariances.String():
-		text = "~ that of independent projections, scaled by the gain of the coupling"
-	case choose.IndependentRows.String():
-		text = "~ that of independent projections"
-	case choose.UpperBound.String():
-		text = "≤ an upper bound"
+	if e.Method != "" {
+		mark, note := e.basis.Note()
+		text = strings.TrimSpace(mark + " " + note)
 	}
 	if e.Reason != "" {
 		text += " (" + e.Reason + ")"

@@ -1,6 +1,9 @@
 package attend
 
-import "github.com/randfeat/randfeat"
+import (
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/attention/choose"
+)
 
 // AttendResult is the object of attend --json.
 type AttendResult struct {
@@ -80,6 +83,7 @@ type AttendErrors struct {
 	High *float64 `json:"high,omitempty"`
 	// Row is the root mean square of |â-a|/|a| over attention rows. Variation is the mean share of the
 	// attention that lies on wrong keys. Both with features only.
-	Row       float64 `json:"row,omitempty"`
-	Variation float64 `json:"variation,omitempty"`
+	Row       float64      `json:"row,omitempty"`
+	Variation float64      `json:"variation,omitempty"`
+	basis     choose.Basis // of Predicted, if there is a Method
 }

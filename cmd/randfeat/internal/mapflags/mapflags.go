@@ -39,7 +39,9 @@ func (f *Flags) Add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.family, "family", "", "feature family: a name from 'randfeat families' or a JSON object with parameters")
 	flags.StringVar(&f.coupling, "coupling", "iid", "joint law of the projections: a name from 'randfeat couplings' or a JSON object")
-	flags.StringVar(&f.Kernel, "kernel", "gaussian", "kernel: "+kernel.KindNames())
+	kernels := cli.KernelNames()
+	last := len(kernels) - 1
+	flags.StringVar(&f.Kernel, "kernel", "gaussian", "kernel: "+strings.Join(kernels[:last], ", ")+" or "+kernels[last])
 	flags.StringVar(&f.Scale, "scale", "1", "bandwidth, which divides the inputs: a number, or attention for d^¼, the scale of softmax(QKᵀ/√d)")
 	flags.StringVar(&f.matrix, "kernel-matrix", "", "npy `file` with a matrix M (rows × input columns): use the kernel of Mx and My")
 	flags.IntVar(&f.M, "projections", cli.DefaultM, "number of projections")
