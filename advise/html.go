@@ -2,7 +2,6 @@ package advise
 
 import (
 	"bytes"
-	_ "embed"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -20,14 +19,15 @@ import (
 func (r *Report) WriteHTML(w io.Writer) error {
 	var b bytes.Buffer
 	p := page{b: &b, r: r}
-	fmt.Fprintf(&b, `<!doctype html>`+"\n"+`<html lang="en">`+"\n"+`<head>`+"\n"+`<meta charset="utf-8">`+
-		"\n"+
-		`<meta name="viewport" content="width=device-width, initial-scale=1">`+"\n"+
-		`<meta name="color-scheme" content="light dark">`+"\n"+`<title>%s</title>`+"\n"+
-		`<link rel="icon" href="data:,">`+"\n"+
-		"<style>%s</style>\n</head>\n<body>\n<main>\n", figure.Escape(p.title()), pageStyle)
-	fmt.Fprintf(&b, `<h1>%s</h1>`+"\n"+`<p class="sub">%s</p>`+"\n", figure.Escape(p.title()),
-		figure.Escape(r.About()))
+	fmt.Fprintf(&b, `<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>%[1]s</title><link rel="icon" href="data:,">
+<style>
+%[2]s%[3]s</style></head>
+<body><main class="page">
+<h1>%[1]s</h1>
+<p class="soft">%[4]s</p>
+`, figure.Escape(p.title()), figure.Page, pageStyle, figure.Escape(r.About()))
 	p.answer()
 	p.ranking()
 	if err := p.figures(); err != nil {
@@ -45,8 +45,22 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	return err
 }
 
-//go:embed page.css
-var pageStyle string
+// pageStyle is what this page adds to the style of all pages.
+const pageStyle = `.big { font-size: 1.25rem; font-weight: 600 }
+.card > p { margin: .2rem 0 }
+table { width: 100% }
+tr.best td { font-weight: 600 }
+td.number, th.number { white-space: nowrap; text-align: right }
+figure { border: 1px solid var(--line); border-radius: 6px; overflow: hidden; break-inside: avoid }
+figure img { display: block; width: 100%; height: auto }
+@media print {
+	body { font-size: 11pt }
+	.page { max-width: none; padding: 0 }
+	pre { white-space: pre-wrap; word-break: break-word }
+	.scroll { overflow: visible }
+	tr { break-inside: avoid }
+}
+`
 
 // page writes one report.
 type page struct {
@@ -124,39 +138,39 @@ func (p *page) ranking() {
 	if len(r.Ranking) == 0 {
 		return
 	}
-	fmt.Fprintf(p.b, `<h2>Ranking</h2>`+"\n"+`<p class="small">%s. Cost in nanoseconds per row on one core (%s).</p>`+"\n"+`<div class="wide"><table>`+"\n"+`<tr><th class="n">#</th><th>candidate</th><th class="n">features</th><th class="n">error</th><th class="n">%s</th>`,
+	fmt.Fprintf(p.b, `<h2>Ranking</h2>`+"\n"+`<p class="soft">%s. Cost in nanoseconds per row on one core (%s).</p>`+"\n"+`<div class="scroll" tabindex="0"><table>`+"\n"+`<tr><th class="number">#</th><th>candidate</th><th class="number">features</th><th class="number">error</th><th class="number">%s</th>`,
 		figure.Escape(capital(r.ErrorName())), r.Costs,
 		map[bool]string{true: "over heads", false: "90 % interval, or quantiles of errors"}[r.Attention != nil])
 	if r.Attention == nil {
-		p.b.WriteString(`<th class="n">rms</th><th class="n">predicted rms</th><th class="n">typical</th><th class="n">tail</th><th class="n">at equal time</th>`)
+		p.b.WriteString(`<th class="number">rms</th><th class="number">predicted rms</th><th class="number">typical</th><th class="number">tail</th><th class="number">at equal time</th>`)
 	}
-	p.b.WriteString(`<th class="n">cost</th><th>positive</th></tr>` + "\n")
+	p.b.WriteString(`<th class="number">cost</th><th>positive</th></tr>` + "\n")
 	for i, c := range r.Ranking[:min(len(r.Ranking), tableRows)] {
 		class := ""
 		if i == r.Best && !r.Useless {
 			class = ` class="best"`
 		}
-		fmt.Fprintf(p.b, `<tr%s><td class="n">%d</td><td>%s</td><td class="n">%d</td><td class="n">%s</td><td class="n">%s</td>`,
+		fmt.Fprintf(p.b, `<tr%s><td class="number">%d</td><td>%s</td><td class="number">%d</td><td class="number">%s</td><td class="number">%s</td>`,
 			class, i+1, figure.Escape(c.label()), c.Features, short(c.Error), figure.Escape(c.Spread()))
 		if r.Attention == nil {
 			equal := "–"
 			if t := c.EqualTime; t != nil {
 				equal = fmt.Sprintf("%s with %d", short(t.Error), t.Features)
 			}
-			fmt.Fprintf(p.b, `<td class="n">%s</td><td class="n">%s</td><td class="n">%s</td><td class="n">%s</td><td class="n">%s</td>`,
+			fmt.Fprintf(p.b, `<td class="number">%s</td><td class="number">%s</td><td class="number">%s</td><td class="number">%s</td><td class="number">%s</td>`,
 				short(c.RMS), shortOr(c.Predicted), short(c.Typical), shortOr(c.Tail), equal)
 		}
-		fmt.Fprintf(p.b, `<td class="n">%.0f</td><td>%s</td></tr>`+"\n", c.Cost, map[bool]string{true: "yes",
+		fmt.Fprintf(p.b, `<td class="number">%.0f</td><td>%s</td></tr>`+"\n", c.Cost, map[bool]string{true: "yes",
 			false: "no"}[c.Positive])
 	}
 	p.b.WriteString("</table></div>\n")
 	if more := len(r.Ranking) - tableRows; more > 0 {
-		fmt.Fprintf(p.b, `<p class="small">%d more are in the JSON report.</p>`+"\n", more)
+		fmt.Fprintf(p.b, `<p class="soft">%d more are in the JSON report.</p>`+"\n", more)
 	}
 	if a := r.Attention; a != nil {
-		p.b.WriteString(`<h2>Methods</h2>` + "\n" + `<div class="wide"><table>` + "\n" + `<tr><th>method</th><th class="n">cost in features</th><th class="n">median error of the heads</th><th class="n">90 % have less than</th></tr>` + "\n")
+		p.b.WriteString(`<h2>Methods</h2>` + "\n" + `<div class="scroll" tabindex="0"><table>` + "\n" + `<tr><th>method</th><th class="number">cost in features</th><th class="number">median error of the heads</th><th class="number">90 % have less than</th></tr>` + "\n")
 		for _, m := range a.Rows {
-			fmt.Fprintf(p.b, `<tr><td>%s</td><td class="n">%.0f</td><td class="n">%s</td><td class="n">%s</td></tr>`+"\n",
+			fmt.Fprintf(p.b, `<tr><td>%s</td><td class="number">%.0f</td><td class="number">%s</td><td class="number">%s</td></tr>`+"\n",
 				figure.Escape(m.Method), m.Cost, short(m.Median), short(m.Most))
 		}
 		p.b.WriteString("</table></div>\n")
@@ -203,7 +217,7 @@ func shortOr(v *float64) string {
 }
 
 func (p *page) figures() error {
-	p.b.WriteString(`<h2>Figures</h2>` + "\n" + `<div class="grid2">` + "\n")
+	p.b.WriteString(`<h2>Figures</h2>` + "\n" + `<div class="figures">` + "\n")
 	for _, f := range p.r.drawings() {
 		if err := p.figure(f); err != nil {
 			return err
@@ -340,9 +354,9 @@ func (p *page) heads() {
 	if a == nil {
 		return
 	}
-	p.b.WriteString(`<h2>Heads</h2>` + "\n" + `<div class="wide"><table>` + "\n" + `<tr><th class="n">head</th><th>method</th><th class="n">cost</th><th class="n">expected error</th><th>why</th></tr>` + "\n")
+	p.b.WriteString(`<h2>Heads</h2>` + "\n" + `<div class="scroll" tabindex="0"><table>` + "\n" + `<tr><th class="number">head</th><th>method</th><th class="number">cost</th><th class="number">expected error</th><th>why</th></tr>` + "\n")
 	for _, h := range a.Heads {
-		fmt.Fprintf(p.b, `<tr><td class="n">%d</td><td>%s</td><td class="n">%.0f</td><td class="n">%s</td><td>%s</td></tr>`+"\n",
+		fmt.Fprintf(p.b, `<tr><td class="number">%d</td><td>%s</td><td class="number">%.0f</td><td class="number">%s</td><td>%s</td></tr>`+"\n",
 			h.Head, figure.Escape(h.Method), h.Cost, short(h.Error), figure.Escape(h.Why))
 	}
 	p.b.WriteString("</table></div>\n")
@@ -352,9 +366,9 @@ func (p *page) facts() {
 	r := p.r
 	p.b.WriteString("<h2>Facts</h2>\n")
 	if r.FactsHead != nil {
-		fmt.Fprintf(p.b, `<p class="small">Of head %d, the one in the middle.</p>`+"\n", *r.FactsHead)
+		fmt.Fprintf(p.b, `<p class="soft">Of head %d, the one in the middle.</p>`+"\n", *r.FactsHead)
 	}
-	p.b.WriteString(`<div class="wide"><table>` + "\n" + `<tr><th></th><th class="n">rows</th><th class="n">rms length</th><th class="n">longest² / median²</th><th class="n">share of the mean</th><th class="n">directions for 80 %</th><th class="n">effective rank</th></tr>` + "\n")
+	p.b.WriteString(`<div class="scroll" tabindex="0"><table>` + "\n" + `<tr><th>set</th><th class="number">rows</th><th class="number">rms length</th><th class="number">longest² / median²</th><th class="number">share of the mean</th><th class="number">directions for 80 %</th><th class="number">effective rank</th></tr>` + "\n")
 	for i, s := range []Side{r.Facts.Query, r.Facts.Key} {
 		name := []string{"queries", "keys"}[i]
 		if r.OneSet {
@@ -362,11 +376,11 @@ func (p *page) facts() {
 				break
 			}
 		}
-		fmt.Fprintf(p.b, `<tr><td>%s</td><td class="n">%d</td><td class="n">%s</td><td class="n">%s</td><td class="n">%.0f %%</td><td class="n">%d of %d</td><td class="n">%.1f</td></tr>`+"\n",
+		fmt.Fprintf(p.b, `<tr><td>%s</td><td class="number">%d</td><td class="number">%s</td><td class="number">%s</td><td class="number">%.0f %%</td><td class="number">%d of %d</td><td class="number">%.1f</td></tr>`+"\n",
 			name, s.Rows, short(s.Norm), short(s.Far), 100*s.Mean, s.In80, len(s.Spectrum), s.Rank)
 	}
 	f := r.Facts
-	fmt.Fprintf(p.b, `</table></div>`+"\n"+`<p class="small">After the embedding of the kernel. Log kernel at 5, 50 and 95 %% of the pairs: %s, %s, %s. Mean |x+y|² %s, mean |x−y|² %s.</p>`+"\n",
+	fmt.Fprintf(p.b, `</table></div>`+"\n"+`<p class="soft">After the embedding of the kernel. Log kernel at 5, 50 and 95 %% of the pairs: %s, %s, %s. Mean |x+y|² %s, mean |x−y|² %s.</p>`+"\n",
 		short(f.LogKernel[0]), short(f.LogKernel[1]), short(f.LogKernel[2]), short(f.Sum2), short(f.Diff2))
 }
 
@@ -375,7 +389,7 @@ func (p *page) code() error {
 	if r.Spec == nil {
 		return nil
 	}
-	fmt.Fprintf(p.b, "<h2>Go</h2>\n<pre>%s</pre>\n", figure.Escape(r.Code))
+	fmt.Fprintf(p.b, "<h2>Go</h2>\n<pre tabindex=\"0\">%s</pre>\n", figure.Escape(r.Code))
 	var doc any = r.Spec
 	name := "Spec as JSON"
 	if r.Attention != nil {
@@ -386,7 +400,7 @@ func (p *page) code() error {
 		return err
 	}
 	if len(j) <= maxShown {
-		fmt.Fprintf(p.b, "<details><summary>%s</summary><pre>%s</pre></details>\n", name,
+		fmt.Fprintf(p.b, "<details><summary>%s</summary><pre tabindex=\"0\">%s</pre></details>\n", name,
 			figure.Escape(wrapJSON(string(j))))
 	}
 	return nil
@@ -413,7 +427,7 @@ func (p *page) refused() {
 	if len(p.r.Refused) == 0 {
 		return
 	}
-	fmt.Fprintf(p.b, `<details><summary>%d candidates did not take part</summary><div class="wide"><table>`+"\n", len(p.r.Refused))
+	fmt.Fprintf(p.b, `<details><summary>%d candidates did not take part</summary><div class="scroll" tabindex="0"><table>`+"\n", len(p.r.Refused))
 	for _, c := range p.r.Refused {
 		fmt.Fprintf(p.b, "<tr><td>%s</td><td>%s</td></tr>\n", figure.Escape(c.Name), figure.Escape(c.Refused))
 	}

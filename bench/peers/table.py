@@ -387,12 +387,15 @@ def figure(path, files):
                 cells.setdefault((r["curve"], r["side"]), {}).setdefault(r["rows"], []).append(r)
     names, sides = list(dict.fromkeys(k[0] for k in cells)), list(dict.fromkeys(k[1] for k in cells))
     shown = {"fit": "randfeat fit", "fit --budget 2GB": "randfeat fit --budget 2GB", "HGB": "gradient boosting (scikit-learn)", "Nystroem grid": "Nyström and ridge, grid (scikit-learn)"}
-    colours = ("#1f5fa8", "#c8581a", "#3a8f3a", "#8a4fa0", "#777777")
-    w, h, left, top = 300, 170, 50, 34
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {(w + left) * len(names) + 10} {2 * h + 116}" '
-           'font-family="sans-serif" font-size="11">', '<rect width="100%" height="100%" fill="#fff"/>']
-    for i, name in enumerate(names):
-        for j, (key, title) in enumerate((("points", "% right" if SETS[name][3] else "100·R²"), ("cpu", "CPU seconds"))):
+    w, h, left, top = 180, 150, 54, 28 + 20 * len(sides)
+    width, height = 2 * (w + left) + 6, top + (h + 56) * len(names)
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
+           'aria-label="Score and CPU seconds against rows">', STYLE, '<rect class="back" width="100%" height="100%"/>']
+    for k, side in enumerate(sides):
+        out.append(f'<circle class="s{k}" cx="16" cy="{20 + 20 * k}" r="4"/>'
+                   f'<text x="28" y="{25 + 20 * k}">{shown.get(side, side)}</text>')
+    for j, name in enumerate(names):
+        for i, (key, title) in enumerate((("points", "% right" if SETS[name][3] else "100·R²"), ("cpu", "CPU seconds"))):
             lines = {side: sorted((n, float(np.mean([r[key] for r in rs]))) for n, rs in cells[name, side].items())
                      for side in sides if (name, side) in cells}
             values = [v for line in lines.values() for _, v in line]
@@ -406,29 +409,34 @@ def figure(path, files):
             place = np.log10 if log else float
             lo, hi = place(ticks[0]), place(ticks[-1])
             first, last = np.log10(min(rows) / 1.1), np.log10(max(rows) * 1.1)
-            x0, y0 = left + i * (w + left), top + j * (h + 42)
-            at = lambda n, v: (x0 + (np.log10(n) - first) / (last - first) * (w - 20), y0 + h - (place(v) - lo) / (hi - lo) * h)
-            out.append(f'<text x="{x0}" y="{y0 - 8}" font-weight="bold">{name}: {title}</text>')
+            x0, y0 = left + i * (w + left), top + j * (h + 56) + 20
+            at = lambda n, v: (x0 + (np.log10(n) - first) / (last - first) * (w - 10), y0 + h - (place(v) - lo) / (hi - lo) * h)
+            out.append(f'<text class="title" x="{x0}" y="{y0 - 8}">{name}: {title}</text>')
             for v in ticks:
                 y = at(rows[0], v)[1]
-                out.append(f'<line x1="{x0}" x2="{x0 + w - 20}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>')
-                out.append(f'<text x="{x0 - 5}" y="{y + 4:.1f}" text-anchor="end" fill="#555">{v:g}</text>')
+                out.append(f'<path class="grid" d="M{x0} {y:.1f}h{w - 10}"/><text class="y" x="{x0 - 5}" y="{y + 4:.1f}">{v:g}</text>')
             for n in sorted(set(rows)):
                 label = f"{n / 1000:.0f}k" if n < 1_000_000 else f"{n // 1_000_000}M"
-                out.append(f'<text x="{at(n, values[0])[0]:.0f}" y="{y0 + h + 14}" text-anchor="middle" fill="#555">{label}</text>')
+                out.append(f'<text class="x" x="{at(n, values[0])[0]:.0f}" y="{y0 + h + 16}">{label}</text>')
             for side, line in lines.items():
-                colour = colours[sides.index(side) % len(colours)]
-                points = [at(n, v) for n, v in line]
-                out.append('<polyline fill="none" stroke="%s" stroke-width="1.8" points="%s"/>' % (
-                    colour, " ".join(f"{x:.1f},{y:.1f}" for x, y in points)))
-                out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{colour}"/>' for x, y in points]
-    at = left
-    for k, side in enumerate(sides):
-        text = shown.get(side, side)
-        out.append(f'<text x="{at}" y="{2 * h + 104}" fill="{colours[k % len(colours)]}">● {text}</text>')
-        at += 7 * len(text) + 30
+                k, points = sides.index(side), [at(n, v) for n, v in line]
+                out.append(f'<polyline class="s{k}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in points)}"/>')
+                out += [f'<circle class="s{k}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in points]
     with open(path, "w") as f:
         f.write("\n".join(out + ["</svg>"]) + "\n")
+
+
+# The colours of figures in the documentation, for light and dark pages.
+STYLE = """<style>
+text { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill: #24292f }
+.title { font-weight: 600 } .x { text-anchor: middle } .y { text-anchor: end }
+.back { fill: #fff } .grid { stroke: #d8dee4 } polyline { fill: none; stroke: currentColor; stroke-width: 2 } circle { fill: currentColor }
+.s0 { color: #0072b2 } .s1 { color: #d55e00 } .s2 { color: #009e73 } .s3 { color: #aa4499 }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3 } .back { fill: #0f1318 } .grid { stroke: #343b44 }
+.s0 { color: #56b4e9 } .s1 { color: #ff8c42 } .s2 { color: #2ecc9b } .s3 { color: #e59ad0 }
+}
+</style>"""
 
 
 def jobs():

@@ -17,17 +17,14 @@ var pageTemplate = template.Must(template.New("page").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{{.Title}}</title>
 <style>
-:root { color-scheme: light dark }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 760px; margin: 2em auto; padding: 0 1em }
-svg { max-width: 100%; height: auto }
-pre { overflow-x: auto; font-size: 13px }
-</style></head><body>
+` + figure.Page + `.page { max-width: 50rem }
+</style></head><body><main class="page">
 <h1>{{.Title}}</h1>
 <p>{{.Summary}}</p>
 {{range .Figures}}<figure>{{.}}</figure>
 {{end}}<h2>Settings</h2>
-<pre>{{.Settings}}</pre>
-</body></html>
+<pre tabindex="0">{{.Settings}}</pre>
+</main></body></html>
 `))
 
 // page draws the metrics of a run as a page of figures, if there are any.

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
+	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -276,5 +279,31 @@ func TestNamesAndShares(t *testing.T) {
 	f.X.Names = f.X.Names[:1]
 	if err := f.WriteSVG(io.Discard); !errors.Is(err, ErrFigure) {
 		t.Errorf("too few names: %v", err)
+	}
+}
+
+// All pages share the colours of page.css: no other file defines a background.
+func TestOneStyle(t *testing.T) {
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			if d != nil && strings.HasPrefix(d.Name(), ".") && len(d.Name()) > 2 {
+				return fs.SkipDir
+			}
+			return err
+		}
+		switch ext := filepath.Ext(path); {
+		case filepath.Base(path) == "page.css", strings.HasSuffix(path, "_test.go"):
+			return nil
+		case ext != ".css" && ext != ".html" && ext != ".go":
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		if err == nil && regexp.MustCompile(`--back:|color-scheme: light dark[^"]*}`).Match(b) {
+			t.Errorf("%s defines colours of pages; use figure.Page", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

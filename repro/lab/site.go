@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/randfeat/randfeat/internal/figure"
 	"github.com/randfeat/randfeat/internal/localfile"
 )
 
@@ -20,6 +21,7 @@ var pageHTML string
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"rich":     rich,
+	"style":    func() template.CSS { return template.CSS(figure.Page) },
 	"sections": Sections,
 	"mark": func(v Verdict) string {
 		return map[Verdict]string{Holds: " ✓", Misses: " ✗", TooNoisy: " ~"}[v]

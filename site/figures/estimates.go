@@ -15,7 +15,7 @@ import (
 
 const (
 	dim   = 16
-	pairs = 22  // rows per side; the figure has pairs² points per panel
+	pairs = 22  // rows per side; the figure has pairs² points per strip
 	fit   = 500 // other rows per side, to which families are fitted
 	m     = 64  // features of every panel
 )
@@ -28,9 +28,9 @@ type panel struct {
 }
 
 var panels = []panel{
-	{"Performer (FAVOR+)", "positive features, independent", family.Positive{}, coupling.IID{}},
-	{"FAVOR++", "oprf features, orthogonal", family.OPRF{}, coupling.Orthogonal{}},
-	{"What advise recommends", "adaptive features, simplex", family.Adaptive{}, coupling.Simplex{}},
+	{"Performer (FAVOR+)", "positive, independent", family.Positive{}, coupling.IID{}},
+	{"FAVOR++", "oprf, orthogonal", family.OPRF{}, coupling.Orthogonal{}},
+	{"Advised", "adaptive, simplex", family.Adaptive{}, coupling.Simplex{}},
 }
 
 // rows draws anisotropic rows: column l has the given mean and the standard deviation spread(l).
@@ -45,7 +45,8 @@ func rows(n int, stream uint64, mean float64, spread func(l int) float64) dense.
 	return x
 }
 
-// estimates draws estimates of exp(q·k) against the exact values, one panel per estimator, 64 features each.
+// estimates draws estimates of exp(q·k) over the exact values, one strip per estimator, 64 features each. Its width and
+// letters suit a phone; its background suits light and dark pages.
 func estimates() ([]byte, error) {
 	// The distribution of advise --demo, up to a rotation: where queries vary most, keys vary least.
 	falling := func(l int) float64 { return 0.7 / float64(l+1) }
@@ -59,17 +60,21 @@ func estimates() ([]byte, error) {
 		return nil, err
 	}
 	const (
-		side, gap, left, top = 236.0, 32.0, 58.0, 78.0
-		low, high            = 0.5, 2.0 // of both logarithmic axes
+		width, left, right = 440.0, 14.0, 426.0
+		top, strip, step   = 52.0, 62.0, 98.0 // the first strip, its height, and the distance to the next
+		low, high          = 0.5, 2.0         // of the logarithmic axis
 	)
-	width, height := left+3*side+2*gap+12, top+side+50
+	height := top + 3*step + 24
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" width="%g" height="%g" role="img" `+
 		"aria-labelledby=\"title desc\">\n", width, height, width, height)
 	b.WriteString("<title id=\"title\">Three estimators of exp(q·k), 64 features each</title>\n")
-	describe := bytes.NewBufferString("Estimates against exact values; relative errors (root mean square): ")
+	describe := bytes.NewBufferString("Estimates over exact values; relative errors (root mean square): ")
 	var body bytes.Buffer
-	at := func(v float64) float64 { return math.Log(v/low) / math.Log(high/low) }
+	at := func(v float64) float64 {
+		return left + (right-left)*min(max(math.Log(v/low)/math.Log(high/low), 0), 1)
+	}
+	fmt.Fprintf(&body, "<text class=\"title\" x=\"%g\" y=\"24\">Estimates of exp(q·k), 64 features</text>\n", left)
 	for i, p := range panels {
 		spec, err := randfeat.Fit(randfeat.Spec{Kernel: softmax, Family: p.family, Coupling: p.coupling, Dim: dim, M: m,
 			Seed: 1}, fitQ, fitK)
@@ -92,39 +97,28 @@ func estimates() ([]byte, error) {
 			sum += (got.Data[j]/v - 1) * (got.Data[j]/v - 1)
 		}
 		rms := math.Sqrt(sum / float64(len(exact.Data)))
-		x0 := left + float64(i)*(side+gap)
+		y := top + float64(i)*step + 14
 		fmt.Fprintf(describe, "%s %.2g; ", p.title, rms)
-		fmt.Fprintf(&body, "<text class=\"title\" x=\"%g\" y=\"30\">%s</text>\n", x0, p.title)
-		fmt.Fprintf(&body, "<text class=\"minor\" x=\"%g\" y=\"48\">%s</text>\n", x0, p.subtitle)
-		fmt.Fprintf(&body, "<text class=\"error c%d\" x=\"%g\" y=\"68\">error %.2g</text>\n", i, x0, rms)
-		fmt.Fprintf(&body, "<rect class=\"back\" x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\"/>\n", x0, top, side, side)
-		for _, tick := range []float64{0.5, 1, 2} {
-			t := at(tick)
-			if 0 < t && t < 1 {
-				fmt.Fprintf(&body, "<path class=\"grid\" d=\"M%g %gv%gM%g %gh%g\"/>\n", x0+t*side, top, side, x0,
-					top+side-t*side, side)
-			}
-			fmt.Fprintf(&body, "<text class=\"x minor\" x=\"%g\" y=\"%g\">%g</text>\n", x0+t*side, top+side+18, tick)
-			if i == 0 {
-				fmt.Fprintf(&body, "<text class=\"y minor\" x=\"%g\" y=\"%g\">%g</text>\n", x0-8, top+side-t*side+4,
-					tick)
-			}
-		}
-		fmt.Fprintf(&body, "<path class=\"line\" d=\"M%g %gL%g %g\"/>\n<path class=\"c%d\" d=\"", x0, top+side,
-			x0+side, top, i)
+		fmt.Fprintf(&body, "<text x=\"%g\" y=\"%g\"><tspan class=\"name\">%s</tspan><tspan class=\"minor\"> %s</tspan></text>\n", left,
+			y-8, p.title, p.subtitle)
+		fmt.Fprintf(&body, "<text class=\"name y\" x=\"%g\" y=\"%g\">error %.2g</text>\n", right, y-8, rms)
+		fmt.Fprintf(&body, "<rect class=\"strip\" x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\"/>\n", left, y, right-left, strip)
+		fmt.Fprintf(&body, "<path class=\"line\" d=\"M%g %gv%g\"/>\n<path class=\"c%d\" d=\"", at(1), y, strip, i)
 		for j, v := range exact.Data {
-			// Estimates outside of the axes lie on their border; negative ones cannot occur, all families are positive.
-			u, w := at(v), min(max(at(got.Data[j]), 0), 1)
-			if u < 0 || u > 1 {
-				continue
-			}
-			fmt.Fprintf(&body, "M%.1f %.1fh.01", x0+u*side, top+side-w*side)
+			// Estimates outside of the axis lie on its ends; negative ones cannot occur, all families are positive. Pairs lie
+			// in their order, from above.
+			fmt.Fprintf(&body, "M%.1f %.1fh.01", at(got.Data[j]/v), y+4+(strip-8)*(float64(j)+.5)/float64(len(exact.Data)))
 		}
 		body.WriteString("\"/>\n")
-		fmt.Fprintf(&body, "<text class=\"x minor\" x=\"%g\" y=\"%g\">exact exp(q·k)</text>\n", x0+side/2, height-12)
 	}
-	fmt.Fprintf(&body, "<text class=\"x minor\" transform=\"translate(18 %g) rotate(-90)\">estimate</text>\n",
-		top+side/2)
+	for _, tick := range []float64{0.5, 0.7, 1, 1.4, 2} {
+		class := map[float64]string{low: "", high: "y "}
+		if _, end := class[tick]; !end {
+			class[tick] = "x "
+		}
+		fmt.Fprintf(&body, "<text class=\"%sminor\" x=\"%.1f\" y=\"%g\">%g</text>\n", class[tick], at(tick), height-26, tick)
+	}
+	fmt.Fprintf(&body, "<text class=\"x minor\" x=\"%g\" y=\"%g\">estimate / exact value</text>\n", (left+right)/2, height-8)
 	fmt.Fprintf(&b, "<desc id=\"desc\">%s%d pairs of queries and keys in %d dimensions.</desc>\n", describe,
 		pairs*pairs, dim)
 	b.WriteString(style)
@@ -135,16 +129,15 @@ func estimates() ([]byte, error) {
 
 const style = `<style>
 text { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill: #24292f }
-.title { font-size: 16px; font-weight: 600 } .minor { fill: #57606a } .x { text-anchor: middle } .y { text-anchor: end }
-.error { font-size: 15px; font-weight: 600 } text.error { stroke: none }
-.back { fill: #f6f8fa } .grid { stroke: #d8dee4 } .line { stroke: #57606a; stroke-dasharray: 4 4; fill: none }
-path.c0, path.c1, path.c2 { fill: none; stroke-width: 4; stroke-linecap: round; stroke-opacity: .45 }
-path.c0 { stroke: #d55e00 } path.c1 { stroke: #0072b2 } path.c2 { stroke: #009e73 }
-text.c0 { fill: #c05000 } text.c1 { fill: #0072b2 } text.c2 { fill: #007a59 }
+.title { font-size: 15px; font-weight: 600 } .name { font-weight: 600 } .minor { fill: #57606a }
+.x { text-anchor: middle } .y { text-anchor: end }
+.back { fill: #fff } .strip { fill: #f6f8fa; stroke: #d8dee4 } .line { stroke: #57606a; stroke-dasharray: 4 4 }
+.c0, .c1, .c2 { fill: none; stroke-width: 3.5; stroke-linecap: round; stroke-opacity: .5 }
+.c0 { stroke: #d55e00 } .c1 { stroke: #0072b2 } .c2 { stroke: #009e73 }
 @media (prefers-color-scheme: dark) {
-text { fill: #e6edf3 } .minor { fill: #9da7b1 } .back { fill: #161b22 } .grid { stroke: #30363d } .line { stroke: #9da7b1 }
-path.c0 { stroke: #ff8c42 } path.c1 { stroke: #58a6ff } path.c2 { stroke: #3fc79a }
-text.c0 { fill: #ff8c42 } text.c1 { fill: #58a6ff } text.c2 { fill: #3fc79a }
+text { fill: #e6edf3 } .minor { fill: #9da7b1 } .back { fill: #0f1318 } .strip { fill: #171c23; stroke: #343b44 } .line { stroke: #9da7b1 }
+.c0 { stroke: #ff8c42 } .c1 { stroke: #56b4e9 } .c2 { stroke: #2ecc9b }
 }
 </style>
+<rect class="back" width="100%" height="100%"/>
 `

@@ -44,12 +44,6 @@ func run(out, program string) error {
 		}
 		return b, nil
 	}
-	tmp, err := os.MkdirTemp("", "figures")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-
 	hero, err := estimates()
 	if err != nil {
 		return err
@@ -58,27 +52,6 @@ func run(out, program string) error {
 		return err
 	}
 
-	// The other figures come from the three commands of the README.
-	attend := filepath.Join(tmp, "attend.svg")
-	if _, err := randfeat("attend", "--demo", "--svg", attend); err != nil {
-		return err
-	}
-	model, table, fit := filepath.Join(tmp, "model.rf"), filepath.Join(tmp, "demo.csv"), filepath.Join(tmp, "fit.svg")
-	if _, err := randfeat("fit", "--demo", "-o", model, "--save-data", table); err != nil {
-		return err
-	}
-	if _, err := randfeat("explain", model, table, "--column", "temperature", "--svg", fit); err != nil {
-		return err
-	}
-	for _, path := range []string{attend, fit} {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(out, filepath.Base(path)), b, 0o666); err != nil {
-			return err
-		}
-	}
 	report, err := randfeat("advise", "--demo", "--json")
 	if err != nil {
 		return err
@@ -105,14 +78,18 @@ func curves(report []byte) ([]byte, error) {
 		return nil, errors.New("the report of advise has no curves")
 	}
 	f := figure.Figure{
-		Title:    "Relative error of exp(q·k) by number of features",
+		Title:    "Error of exp(q·k) by features",
 		Subtitle: "1000 anisotropic queries and keys, d = 16, rows held out of the fits",
 		X:        figure.Axis{Label: "features", Log: true, Ticks: []float64{8, 16, 32, 64, 128}},
-		Y:        figure.Axis{Label: "root mean square relative error", Log: true},
+		Y:        figure.Axis{Label: "relative error (rms)", Log: true},
+		Width:    440, Height: 440, // legible on a phone
 	}
 	for _, c := range r.Curves[:min(len(r.Curves), figure.MaxSeries)] {
 		s := figure.Series{Name: c.Name}
 		for _, p := range c.Points {
+			if p.High == 0 { // the tail allows no interval
+				p.Low, p.High = p.Error, p.Error
+			}
 			s.X, s.Y = append(s.X, p.X), append(s.Y, p.Error)
 			s.Low, s.High = append(s.Low, p.Low), append(s.High, p.High)
 		}

@@ -18,6 +18,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/randfeat/randfeat/internal/figure"
 )
 
 // module is the path of this module.
@@ -128,7 +130,7 @@ func part(name string) string {
 // page joins the parts into one file. worker is the script that answers the page, with the program wasm or, if
 // connect allows requests, without. The file loads nothing else, and its content security policy says so.
 func page(worker, wasm, connect string) ([]byte, error) {
-	style, app := part("style.css"), part("app.js")
+	style, app := figure.Page+part("style.css"), part("app.js")
 	for _, s := range []string{worker, app} {
 		if strings.Contains(strings.ToLower(s), "</script") {
 			return nil, errors.New("a script holds the end of a script")

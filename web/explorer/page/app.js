@@ -192,8 +192,8 @@ function setValue(text) {
   else {
     let value
     try { value = JSON.parse(text) } catch (e) {
-      $('value-about').textContent = 'This is no JSON object: ' + e.message
-      $('value-about').classList.add('error')
+      $('value-about').textContent = 'This is not a JSON object: ' + e.message
+      $('value-about').classList.add('problem')
       return
     }
     state.family = JSON.stringify({name, ...value})
@@ -315,11 +315,11 @@ function showNumbers(t, rested) {
     dd.dataset.raw = String(raw)
   })
   const value = $('value-about')
-  value.classList.remove('error')
+  value.classList.remove('problem')
   value.textContent = c.value ? (c.fitted ? 'Fitted: ' : 'Used: ') + JSON.stringify(c.value) :
     c.fitted ? 'Fitted to isotropic rows; its matrices are too large to show.' : ''
   const notes = [c.warning, c.known ? c.reason : (c.reason || '')]
-  if (c.approximate) notes.push('The rows follow the law of the closed form only nearly.')
+  if (c.approximate) notes.push('The closed form is an approximation here.')
   warn(notes.filter(Boolean).join(' '))
   $('mini').textContent = c.known ? `error ${c.exact ? '0 %' : percent(c.logMSE)} · κ ${number(t.kernel)}` : 'no closed form'
   if (!rested) return // screen readers hear what stays
@@ -327,8 +327,8 @@ function showNumbers(t, rested) {
   $('sentence').textContent = !c.known ? `There is no closed form for ${c.family} under ${c.coupling}.` :
     `${c.family} with ${c.coupling} projections: ${c.exact ? 'no error' : 'an error of ' + percent(c.logMSE)} ` +
     `of the kernel with ${c.features} features.` +
-    (best && best.family !== c.family ? ` The least here has ${best.family}: ${best.exact ? '0 %' : percent(best.logMSE)}.` :
-      ' No other family has less here.')
+    (best && best.family !== c.family ? ` ${best.family} has the smallest error here: ${best.exact ? '0 %' : percent(best.logMSE)}.` :
+      ' No other family has a smaller error here.')
 }
 const variance = (t, logVar) => t.logKernel === null || logVar === null ? null : 10 ** (logVar + 2 * t.logKernel)
 
@@ -369,7 +369,7 @@ function showFamilies(t, rested) {
   $('families-about').textContent = `At most ${state.features} output features, ${nameOf(state.coupling)} projections, ` +
     `least error first. Choose a family by its name.`
   const byName = new Map(t.families.map(r => [r.family, r]))
-  const head = [['Family'], ['Plot'], ['Error', 'n'], ['Bias', 'n'], ['Features', 'n'], ['m', 'n'], ['Positive'], ['Remarks', 'why']]
+  const head = [['Family'], ['Plot'], ['Error', 'number'], ['Bias', 'number'], ['Features', 'number'], ['m', 'number'], ['Positive'], ['Remarks', 'why']]
   const order = keyed($('families'), head, registry.families.map(f => f.name), (name, row) => {
     const r = byName.get(name)
     const info = registry.families.find(f => f.name === name)
@@ -396,7 +396,7 @@ function showCouplings(t) {
   const iid = t.couplings.find(r => r.known && r.coupling === 'iid')
   $('couplings-about').textContent = `${nameOf(state.family)} features under every coupling; variance relative to independent projections.`
   const byName = new Map(t.couplings.map(r => [r.coupling, r]))
-  const head = [['Coupling'], ['Error', 'n'], ['Variance / iid', 'n'], ['Bias', 'n'], ['Remarks', 'why']]
+  const head = [['Coupling'], ['Error', 'number'], ['Variance / iid', 'number'], ['Bias', 'number'], ['Remarks', 'why']]
   keyed($('couplings'), head, registry.couplings.map(c => c.name), (name, row) => {
     const r = byName.get(name)
     row.pick ||= el('button', {type: 'button', on: {click: () => { state.coupling = name; changed() }}}, name)
@@ -420,7 +420,7 @@ function showLegend() {
 
 // ---- plots
 
-const W = 420, H = 300, L = 62, R = 18, T = 10, B = 44
+const W = 420, H = 300, L = 74, R = 18, T = 10, B = 44
 
 function plot(figure, data, o) {
   const x0 = o.log ? Math.log(data.x[0]) : data.x[0]
@@ -484,9 +484,9 @@ function fillTable(details) {
   const rows = data.x.map((x, i) => [x, i]).filter(([, i]) => i % every === 0)
   details.lastChild.replaceChildren(el('table', null,
     el('caption', null, o.label),
-    el('thead', null, el('tr', null, el('th', {scope: 'col', class: 'n'}, ''), ...data.series.map(s => el('th', {scope: 'col', class: 'n'}, s.family)))),
-    el('tbody', null, ...rows.map(([x, i]) => el('tr', null, el('th', {scope: 'row', class: 'n'}, number(x)),
-      ...data.series.map(s => el('td', {class: 'n'}, percent(s.y[i]))))))))
+    el('thead', null, el('tr', null, el('th', {scope: 'col', class: 'number'}, ''), ...data.series.map(s => el('th', {scope: 'col', class: 'number'}, s.family)))),
+    el('tbody', null, ...rows.map(([x, i]) => el('tr', null, el('th', {scope: 'row', class: 'number'}, number(x)),
+      ...data.series.map(s => el('td', {class: 'number'}, percent(s.y[i]))))))))
 }
 
 // ---- projections in the plane and in space
@@ -602,7 +602,7 @@ async function measure() {
     $('measured').textContent = at !== JSON.stringify(state) ? '' :
       `Measured error ${percent(m.mse)} (interval ${m.mseLow === null ? '0 %' : percent(m.mseLow)} to ${percent(m.mseHigh)}), predicted ` +
       `${m.known ? percent(m.logMSE) : 'unknown'}; mean of the estimates over the kernel ${number(m.mean)} ± ${number(m.meanSE)}.` +
-      (m.known && m.logMSE > m.mseHigh ? ' Rare large errors make up the predicted one: so few draws can miss them, and their interval too.' : '')
+      (m.known && m.logMSE > m.mseHigh ? ' The predicted error comes from rare large errors, which 300 draws can miss.' : '')
   } catch (e) {
     $('measured').textContent = e.message
   }
@@ -611,7 +611,7 @@ async function measure() {
 
 async function advise(files) {
   if (files.length > 2) {
-    $('advise-status').textContent = `${files.length} files: one set, or queries and keys, are wanted.`
+    $('advise-status').textContent = `${files.length} files: choose one table, or queries and keys.`
     return
   }
   const request = {kernel: state.kernel, features: state.features, scale: $('scale').value, positive: $('positive').checked,
@@ -644,13 +644,13 @@ function showAdvice(r) {
   const relative = v => v === undefined ? '–' : number(100 * v) + ' %'
   const rows = (r.ranking || []).slice(0, 12).map((c, i) => el('tr', {class: i === r.best ? 'chosen' : '', 'data-name': c.name, 'data-raw': String(c.error)},
     el('th', {scope: 'row'}, c.name, i === r.best ? ' (recommended)' : ''),
-    el('td', {class: 'n'}, relative(c.error)),
-    el('td', {class: 'n'}, c.high ? `${relative(c.low)} – ${relative(c.high)}` : `half < ${relative(c.median)}, 95 % < ${relative(c.p95)}`),
-    el('td', {class: 'n'}, c.draws === undefined ? '–' : String(c.draws)),
-    el('td', {class: 'n'}, c.predicted === undefined ? '–' : relative(c.predicted)),
-    el('td', {class: 'n'}, String(c.features)),
+    el('td', {class: 'number'}, relative(c.error)),
+    el('td', {class: 'number'}, c.high ? `${relative(c.low)} – ${relative(c.high)}` : `half < ${relative(c.median)}, 95 % < ${relative(c.p95)}`),
+    el('td', {class: 'number'}, c.draws === undefined ? '–' : String(c.draws)),
+    el('td', {class: 'number'}, c.predicted === undefined ? '–' : relative(c.predicted)),
+    el('td', {class: 'number'}, String(c.features)),
     el('td', null, c.positive ? 'yes' : 'no'),
-    el('td', {class: 'n'}, c.cost === undefined ? '–' : number(c.cost))))
+    el('td', {class: 'number'}, c.cost === undefined ? '–' : number(c.cost))))
   const save = (name, type, text) => el('button', {type: 'button', on: {click: () => {
     const a = el('a', {download: name, href: URL.createObjectURL(new Blob([text], {type}))})
     a.click()
@@ -659,8 +659,8 @@ function showAdvice(r) {
   $('advice').replaceChildren(
     el('ul', {class: 'reasons'}, ...[...(r.notes || []), `Bandwidth ${number(r.scale)}.`, ...(r.reasons || [])].map(t => el('li', null, t))),
     el('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Ranking'}, el('table', {id: 'ranking'},
-      el('thead', null, el('tr', null, ...[['Estimator'], [`Error (${r.measure}, ${r.loss})`, 'n'], ['Interval', 'n'], ['Draws', 'n'], ['Predicted', 'n'],
-        ['Features', 'n'], ['Positive'], ['ns per row (counted)', 'n']].map(([t, c]) => el('th', {scope: 'col', class: c}, t)))),
+      el('thead', null, el('tr', null, ...[['Estimator'], [`Error (${r.measure}, ${r.loss})`, 'number'], ['Interval', 'number'], ['Draws', 'number'], ['Predicted', 'number'],
+        ['Features', 'number'], ['Positive'], ['ns per row (counted)', 'number']].map(([t, c]) => el('th', {scope: 'col', class: c}, t)))),
       el('tbody', null, ...rows))),
     ...(r.code ? [el('h3', null, 'In Go'), el('pre', null, r.code)] : []),
     ...(r.spec ? [el('p', {class: 'row'}, save('spec.json', 'application/json', JSON.stringify(r.spec, null, ' ')),
@@ -676,7 +676,7 @@ async function start() {
     registry = await fast.ask('registry', {})
   } catch (e) {
     $('status').textContent = 'The library cannot run here: ' + e.message
-    $('status').className = 'error'
+    $('status').className = 'problem'
     return
   }
   fromHash(location.hash)
@@ -698,12 +698,6 @@ async function start() {
     }
   }
   $('reset').onclick = () => { fromHash(''); changed() }
-  $('theme').onclick = () => {
-    const root = document.documentElement
-    const dark = root.dataset.theme ? root.dataset.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches
-    root.dataset.theme = dark ? 'light' : 'dark'
-    $('theme').setAttribute('aria-pressed', 'true')
-  }
   $('measure').onclick = measure
   $('sample').onclick = () => advise([])
   $('stop').onclick = stopAdvice
