@@ -34,6 +34,9 @@ func laidOut(markdown string) string {
 			if indented && line != "" {
 				out = append(out, "")
 			}
+			if strings.HasPrefix(line, "##") {
+				line = line[1:] // cobra begins a page with a heading of the second level
+			}
 			out = append(out, line)
 		}
 		indented = !fenced && strings.HasPrefix(line, "  ")

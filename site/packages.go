@@ -101,7 +101,7 @@ func packageHTML(fset *token.FileSet, d *doc.Package) (string, error) {
 		if err := format.Node(&out, fset, decl); err != nil {
 			return err
 		}
-		fmt.Fprintf(&b, "<pre><code>%s</code></pre>\n", esc(out.String()))
+		fmt.Fprintf(&b, "<pre tabindex=\"0\"><code>%s</code></pre>\n", esc(out.String()))
 		return nil
 	}
 	function := func(f *doc.Func, prefix string) error {
@@ -126,7 +126,8 @@ func packageHTML(fset *token.FileSet, d *doc.Package) (string, error) {
 		}
 		return nil
 	}
-	fmt.Fprintf(&b, "<h1>package %s</h1>\n<pre><code>import \"%s\"</code></pre>\n", esc(d.Name), esc(d.ImportPath))
+	fmt.Fprintf(&b, "<h1>package %s</h1>\n<pre tabindex=\"0\"><code>import \"%s\"</code></pre>\n", esc(d.Name),
+		esc(d.ImportPath))
 	say(d.Doc)
 	if len(d.Consts)+len(d.Vars) > 0 {
 		b.WriteString("<h2 id=\"values\">Constants and variables</h2>\n")

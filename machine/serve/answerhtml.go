@@ -31,7 +31,7 @@ func (a *pageAnswer) write(p *page) {
 		}
 	}
 	if len(a.Near) > 0 {
-		p.raw("<details id=\"near\">\n<summary>Nearest rows of the fit</summary>\n<div class=\"scroll\"><table>\n" +
+		p.raw("<details id=\"near\">\n<summary>Nearest rows of the fit</summary>\n<div class=\"scroll\" tabindex=\"0\"><table>\n" +
 			"<thead><tr><th scope=\"col\">similarity</th>")
 		for _, c := range a.NearColumns {
 			p.in("<th scope=\"col\">", c, "</th>")
@@ -48,7 +48,7 @@ func (a *pageAnswer) write(p *page) {
 	}
 	p.raw("<details id=\"call\">\n<summary>The same by curl, Go and Python</summary>\n")
 	for _, code := range []string{a.Curl, a.Go, a.Pip} {
-		p.in("<pre><code>", code, "</code></pre>\n")
+		p.in("<pre tabindex=\"0\"><code>", code, "</code></pre>\n")
 	}
 	p.raw("</details>\n")
 }

@@ -255,7 +255,7 @@ func (v *pageView) scores(p *page) {
 	}
 	if len(v.Scores) > 0 {
 		p.in("<p>On rows that the model has not seen (", v.Scored, `):</p>
-<div class="scroll"><table>
+<div class="scroll" tabindex="0"><table>
 <thead><tr><th scope="col">score</th><th scope="col">value</th><th scope="col">95 % interval</th></tr></thead>
 <tbody>`)
 		for _, s := range v.Scores {
@@ -317,7 +317,7 @@ func (v *pageView) predictions(p *page) {
 	if v.Shown != v.Total {
 		p.in("<p>The first ", fmt.Sprintf("%d of %d", v.Shown, v.Total), " rows; the CSV file has all.</p>\n")
 	}
-	p.raw(`<div class="scroll"><table id="predictions">
+	p.raw(`<div class="scroll" tabindex="0"><table id="predictions">
 <thead><tr><th scope="col">row</th>`)
 	for j, c := range v.Columns {
 		if v.Given == 0 || j < v.Given {
@@ -344,7 +344,7 @@ const shownLevels = 12
 func (v *pageView) fields(p *page) {
 	p.in("<details class=\"card\">\n<summary>Columns that the model reads (",
 		strconv.Itoa(len(v.Info.Fields)), `)</summary>
-<div class="scroll"><table>
+<div class="scroll" tabindex="0"><table>
 <thead><tr><th scope="col">name</th><th scope="col">kind</th><th scope="col">typical values</th></tr></thead>
 <tbody>`)
 	for i := range v.Info.Fields {

@@ -99,15 +99,15 @@ func estimates() ([]byte, error) {
 		rms := math.Sqrt(sum / float64(len(exact.Data)))
 		y := top + float64(i)*step + 14
 		fmt.Fprintf(describe, "%s %.2g; ", p.title, rms)
-		fmt.Fprintf(&body, "<text x=\"%g\" y=\"%g\"><tspan class=\"name\">%s</tspan><tspan class=\"minor\"> %s</tspan></text>\n", left,
-			y-8, p.title, p.subtitle)
-		fmt.Fprintf(&body, "<text class=\"name y\" x=\"%g\" y=\"%g\">error %.2g</text>\n", right, y-8, rms)
-		fmt.Fprintf(&body, "<rect class=\"strip\" x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\"/>\n", left, y, right-left, strip)
+		fmt.Fprintf(&body, `<text x="%g" y="%g"><tspan class="name">%s</tspan><tspan class="minor"> %s</tspan></text>
+<text class="name y" x="%g" y="%g">error %.2g</text>
+<rect class="strip" x="%g" y="%g" width="%g" height="%g"/>
+`, left, y-8, p.title, p.subtitle, right, y-8, rms, left, y, right-left, strip)
 		fmt.Fprintf(&body, "<path class=\"line\" d=\"M%g %gv%g\"/>\n<path class=\"c%d\" d=\"", at(1), y, strip, i)
 		for j, v := range exact.Data {
-			// Estimates outside of the axis lie on its ends; negative ones cannot occur, all families are positive. Pairs lie
-			// in their order, from above.
-			fmt.Fprintf(&body, "M%.1f %.1fh.01", at(got.Data[j]/v), y+4+(strip-8)*(float64(j)+.5)/float64(len(exact.Data)))
+			// Estimates outside of the axis lie on its ends; negative ones cannot occur, all families are positive.
+			down := (float64(j) + .5) / float64(len(exact.Data))
+			fmt.Fprintf(&body, "M%.1f %.1fh.01", at(got.Data[j]/v), y+4+(strip-8)*down)
 		}
 		body.WriteString("\"/>\n")
 	}
@@ -116,9 +116,11 @@ func estimates() ([]byte, error) {
 		if _, end := class[tick]; !end {
 			class[tick] = "x "
 		}
-		fmt.Fprintf(&body, "<text class=\"%sminor\" x=\"%.1f\" y=\"%g\">%g</text>\n", class[tick], at(tick), height-26, tick)
+		fmt.Fprintf(&body, `<text class="%sminor" x="%.1f" y="%g">%g</text>`+"\n", class[tick], at(tick), height-26,
+			tick)
 	}
-	fmt.Fprintf(&body, "<text class=\"x minor\" x=\"%g\" y=\"%g\">estimate / exact value</text>\n", (left+right)/2, height-8)
+	fmt.Fprintf(&body, `<text class="x minor" x="%g" y="%g">estimate / exact value</text>`+"\n", (left+right)/2,
+		height-8)
 	fmt.Fprintf(&b, "<desc id=\"desc\">%s%d pairs of queries and keys in %d dimensions.</desc>\n", describe,
 		pairs*pairs, dim)
 	b.WriteString(style)

@@ -4,7 +4,7 @@
 const form = document.getElementById("form");
 const one = document.querySelector("button[value=one]");
 const wait = 120; // milliseconds after the last change
-let asked = null; // the request under way
+const asked = new Map(); // the request under way for each place
 let timer = 0;
 
 function problem(text) {
@@ -17,9 +17,9 @@ function problem(text) {
 
 // ask sends the form and puts the answer in its place.
 async function ask(answer, place) {
-  asked?.abort();
-  asked = new AbortController();
-  const mine = asked;
+  asked.get(place)?.abort();
+  const mine = new AbortController();
+  asked.set(place, mine);
   const data = new FormData(form);
   data.set("answer", answer);
   if (answer === "one") data.delete("file");
@@ -40,7 +40,7 @@ async function ask(answer, place) {
     if (e.name === "AbortError") return;
     place.replaceChildren(problem("The server does not answer: " + e.message));
   } finally {
-    if (mine === asked) place.removeAttribute("aria-busy");
+    if (mine === asked.get(place)) place.removeAttribute("aria-busy");
   }
 }
 
