@@ -87,7 +87,6 @@ training of centroids.`)
 
 // draw writes a figure to the folder of the report and a link to it to w.
 func (c *config) draw(w io.Writer, name, alt string, f figure.Figure) error {
-	f.Width, f.Height = 440, 440 // legible on a phone
 	var svg bytes.Buffer
 	if err := f.WriteSVG(&svg); err != nil {
 		return err
