@@ -20,7 +20,7 @@ var ErrCorrupt = seal.ErrCorrupt
 //	columns: used u8, levels u8, number of cuts u16
 //	cuts f64, column after column
 //	trees: first node i32
-//	nodes: column u16, children 2 × i16, set u32
+//	nodes: keep u64, set u32, column u16
 //	sets: 4 × u64
 //	values f32
 var format = seal.Format{Magic: "randfeat trees\n\x00", Version: 1, Counts: 7}
@@ -127,14 +127,8 @@ func (f *Forest) check() string {
 		if t == 0 && first != 0 || int(first) >= end || end > len(f.nodes) || end-int(first) >= maxLeaves {
 			return "trees"
 		}
-		// Children come after their parent, so that paths end.
-		for k, n := range f.nodes[first:end] {
-			for _, c := range n.Child {
-				if c >= 0 && int(c) <= k || int(c) >= end-int(first) || int(^c) > end-int(first) {
-					return "children"
-				}
-			}
-			if int(n.Column) >= len(f.columns) || int(n.Set) >= len(f.sets) {
+		for _, n := range f.nodes[first:end] { // all keep the last leaf, so a row always has one
+			if n.Keep>>(end-int(first))&1 == 0 || int(n.Column) >= len(f.columns) || int(n.Set) >= len(f.sets) {
 				return "nodes"
 			}
 		}

@@ -83,7 +83,7 @@ func choose(rows []int, l *loss) (chosen []int32, err error) {
 
 // draw splits items into k drawn ones and the others, both in their order (Knuth, The Art of Computer Programming 2,
 // 3.4.2, algorithm S).
-func draw(src rand.Source, items []int32, k int) (drawn, others []int32) {
+func draw(src *rand.ChaCha8, items []int32, k int) (drawn, others []int32) {
 	drawn, others = make([]int32, 0, k), make([]int32, 0, max(0, len(items)-k))
 	for i, item := range items {
 		if src.Uint64()>>32*uint64(len(items)-i)>>32 < uint64(k-len(drawn)) {
@@ -124,7 +124,7 @@ func (w *boosting) run(ctx context.Context) (*Forest, error) {
 			}
 			f.append(&w.grower)
 			for i, l := range w.leaves {
-				v := float64(f.values[len(f.values)-len(w.leaves)+i])
+				v := float64(w.value(&w.leaves[i]))
 				for _, r := range w.grower.rows[l.lo:l.hi] {
 					w.scores[int(r)*k+c] += v
 				}

@@ -2,6 +2,7 @@ package trees
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/par"
@@ -19,11 +20,13 @@ type Forest struct {
 	known   map[set]uint32 // while it grows: where a set is
 }
 
-// node sends the bins of a set to the first child, others to the second. A child is a later node of the tree, or ^leaf.
+// node is a split. The leaves of a tree are bits, from left to right. A row whose bin is not in the set goes right:
+// only the leaves of Keep remain. After all nodes, in any order, the row is in the first leaf that remains. There is no
+// path to follow and no branch to mispredict (Lucchese et al. 2015, QuickScorer).
 type node struct {
-	Column uint16
-	Child  [2]int16
+	Keep   uint64
 	Set    uint32 // of Forest.sets
+	Column uint16
 }
 
 func newForest(b *Bins, l *loss, start []float64) *Forest {
@@ -107,22 +110,32 @@ func (f *Forest) predict(dst dense.Matrix[float64], bins []uint8, height int, ro
 
 // add adds the values of tree t for rows to their scores, which are stride numbers apart.
 func (f *Forest) add(scores []float64, stride, t int, bins []uint8, height int, rows []int32) {
-	nodes, values := f.nodes[f.trees[t]:], f.values[int(f.trees[t])+t:]
-	for _, r := range rows {
-		at := int16(0)
-		for at >= 0 {
-			n := &nodes[at]
-			at = n.Child[1-f.sets[n.Set].has(bins[int(n.Column)*height+int(r)])]
+	end := len(f.nodes)
+	if t+1 < len(f.trees) {
+		end = int(f.trees[t+1])
+	}
+	nodes, values := f.nodes[f.trees[t]:end], f.values[int(f.trees[t])+t:]
+	for len(rows) > 0 {
+		var gone [len(numbers)]uint64 // leaves
+		some := rows[:min(len(rows), len(gone))]
+		for _, n := range nodes {
+			left, column := &f.sets[n.Set], bins[int(n.Column)*height:]
+			for k, r := range some {
+				gone[k] |= ^n.Keep &^ -uint64(left.has(column[r]))
+			}
 		}
-		scores[int(r)*stride] += float64(values[^at])
+		for k, r := range some {
+			scores[int(r)*stride] += float64(values[bits.TrailingZeros64(^gone[k])])
+		}
+		rows = rows[len(some):]
 	}
 }
 
-// append adds a grown tree. One without splits gets a node whose children are the same leaf.
+// append adds a grown tree. One without splits gets a node that keeps all.
 func (f *Forest) append(w *grower) {
 	f.trees = append(f.trees, int32(len(f.nodes)))
 	if len(w.nodes) == 0 {
-		w.nodes, w.lefts = append(w.nodes, node{Child: [2]int16{^0, ^0}}), append(w.lefts, set{})
+		w.nodes, w.lefts = append(w.nodes, node{Keep: ^uint64(0)}), append(w.lefts, set{})
 	}
 	for i, n := range w.nodes {
 		at, ok := f.known[w.lefts[i]]
@@ -133,10 +146,9 @@ func (f *Forest) append(w *grower) {
 		n.Set = at
 		f.nodes = append(f.nodes, n)
 	}
-	for i := range len(w.nodes) + 1 {
-		l := &w.leaves[min(i, len(w.leaves)-1)]
-		g, h := l.sum.g()/w.unit.g, l.sum.h()/w.unit.h
-		f.values = append(f.values, float32(-w.Rate*g/(h+w.Lambda)))
+	f.values = append(f.values, make([]float32, len(w.nodes)+1)...)
+	for i := range w.leaves {
+		f.values[len(f.values)-1-len(w.nodes)+w.leaves[i].place] = w.value(&w.leaves[i])
 	}
 }
 

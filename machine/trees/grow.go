@@ -14,7 +14,7 @@ type leaf struct {
 	sum    packed
 	sums   []packed // its histograms, by drawn column
 	split  split
-	parent *int16 // child of its parent that is this leaf
+	place  int // from left to right
 }
 
 func (l *leaf) rows() int { return l.hi - l.lo }
@@ -29,15 +29,15 @@ type grower struct {
 	unit     derivative
 	drawn    []int32 // columns
 	offset   []int   // of each drawn column in the histograms of a leaf
-	leaves   []leaf
-	nodes    []node // leaves point to their children
-	lefts    []set  // of each node
+	leaves   []leaf  // in the order of their making
+	nodes    []node
+	lefts    []set // of each node
 	moved    []int32
 	gathered []packed
 
 	// A step searches one leaf or two siblings. The first is summed; the second has what remains of their parent.
 	step  [2]*leaf
-	found [2][]split // by drawn column
+	gains [2][]float64 // of the best splits, by drawn column
 	group par.Group
 	each  []worker
 }
@@ -58,8 +58,8 @@ func (w *grower) grow(ctx context.Context, columns []int32) error {
 	for i, c := range columns {
 		w.offset = append(w.offset, w.offset[i]+w.table.columns[c].count())
 	}
-	for i := range w.found {
-		w.found[i] = buf.Sized(w.found[i], len(columns))
+	for i := range w.gains {
+		w.gains[i] = buf.Sized(w.gains[i], len(columns))
 	}
 	w.nodes, w.lefts, w.leaves = w.nodes[:0], w.lefts[:0], w.leaves[:0]
 	root := w.add(leaf{hi: len(w.rows)})
@@ -81,11 +81,6 @@ func (w *grower) grow(ctx context.Context, columns []int32) error {
 		}
 		w.divide(l)
 	}
-	for i := range w.leaves {
-		if p := w.leaves[i].parent; p != nil {
-			*p = ^int16(i)
-		}
-	}
 	return nil
 }
 
@@ -100,15 +95,19 @@ func (w *grower) add(l leaf) *leaf {
 
 // divide makes l the left one of two leaves.
 func (w *grower) divide(l *leaf) {
-	if l.parent != nil {
-		*l.parent = int16(len(w.nodes))
+	for i := range w.leaves {
+		if w.leaves[i].place > l.place {
+			w.leaves[i].place++
+		}
 	}
-	w.nodes = append(w.nodes, node{Column: uint16(l.split.column)})
+	for i, n := range w.nodes { // a node keeps both new leaves, or none
+		w.nodes[i].Keep = n.Keep&(2<<l.place-1) | n.Keep>>l.place<<(l.place+1)
+	}
+	w.nodes = append(w.nodes, node{Column: uint16(l.split.column), Keep: ^(1 << l.place)})
 	w.lefts = append(w.lefts, l.split.left)
-	child := &w.nodes[len(w.nodes)-1].Child
 	middle, sum := w.partition(l)
-	right := w.add(leaf{lo: middle, hi: l.hi, sum: l.sum - sum, parent: &child[1]})
-	*l = leaf{lo: l.lo, hi: middle, sum: sum, sums: l.sums, parent: &child[0]}
+	right := w.add(leaf{lo: middle, hi: l.hi, sum: l.sum - sum, place: l.place + 1})
+	*l = leaf{lo: l.lo, hi: middle, sum: sum, sums: l.sums, place: l.place}
 	if len(w.leaves) == w.Leaves {
 		return
 	}
@@ -143,7 +142,7 @@ func (w *grower) partition(l *leaf) (middle int, sum packed) {
 
 // find finds the best splits of two siblings, the first of which has fewer rows, or of the root.
 func (w *grower) find(small, large *leaf) {
-	if !w.splits(small) && !w.splits(large) {
+	if len(w.drawn) == 0 || !w.splits(small) && !w.splits(large) {
 		return
 	}
 	w.step = [2]*leaf{small, large}
@@ -157,12 +156,18 @@ func (w *grower) find(small, large *leaf) {
 	}
 	w.group.Do((len(w.drawn)+stripe-1)/stripe, workers, w)
 	for i, l := range w.step {
-		if w.splits(l) {
-			for _, s := range w.found[i] {
-				if s.gain > l.split.gain {
-					l.split = s
-				}
+		if !w.splits(l) {
+			continue
+		}
+		at := 0
+		for k, gain := range w.gains[i] {
+			if gain > w.gains[i][at] {
+				at = k
 			}
+		}
+		if w.gains[i][at] > 0 {
+			l.split.column = w.drawn[at]
+			l.split.gain = w.search(&w.each[0].search, l, at, &l.split.left)
 		}
 	}
 }
@@ -177,35 +182,38 @@ func (w *grower) Run(number, lo, hi int) {
 			clear(s.sums[k][:w.table.columns[c].count()])
 		}
 		s.fill(s.columns[:len(drawn)], w.rows[w.step[0].lo:w.step[0].hi], w.gathered)
-		for k, c := range drawn {
+		for k := range drawn {
 			from, to := w.offset[at+k], w.offset[at+k+1]
 			small := s.sums[k][:to-from]
 			copy(w.step[0].sums[from:to], small)
 			if w.step[1] != nil {
-				large := w.step[1].sums[from:to]
+				large := w.step[1].sums[from:to][:len(small)]
 				for bin, v := range small {
 					large[bin] -= v
 				}
 			}
 			for i, l := range w.step {
 				if w.splits(l) {
-					w.found[i][at+k] = w.search(&s.search, l, l.sums[from:to], c)
+					w.gains[i][at+k] = w.search(&s.search, l, at+k, nil)
 				}
 			}
 		}
 	}
 }
 
-// search finds the best split of a leaf by a column with the histogram h.
-func (w *grower) search(s *search, l *leaf, h []packed, column int32) (found split) {
+// search returns the gain of the best split of a leaf by a drawn column, and the bins on the left if they are wanted.
+func (w *grower) search(s *search, l *leaf, drawn int, left *set) float64 {
 	s.total, s.unit, s.lambda = l.sum, w.unit.h, w.Lambda*w.unit.h
 	// The Hessian of MinRows rows, if all rows of the leaf have the same.
 	s.least = uint32(max(1, math.Floor(float64(w.MinRows)*l.sum.h()/float64(l.rows()))))
-	if w.table.columns[column].levels {
-		found = s.levels(h)
-	} else {
-		found = s.numbers(h)
+	h := l.sums[w.offset[drawn]:w.offset[drawn+1]]
+	if w.table.columns[w.drawn[drawn]].levels {
+		return s.levels(h, left)
 	}
-	found.column = column
-	return found
+	return s.numbers(h, left)
+}
+
+// value is the Newton step of a leaf, shrunken.
+func (w *grower) value(l *leaf) float32 {
+	return float32(-w.Rate * (l.sum.g() / w.unit.g) / (l.sum.h()/w.unit.h + w.Lambda))
 }

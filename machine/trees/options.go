@@ -22,7 +22,7 @@ type Options struct {
 const (
 	maxRows   = 1 << 24 // a row then has 2⁷ units of gradient on average; see histogram.go
 	maxWidth  = 1 << 16 // columns
-	maxLeaves = 1 << 12 // of a tree
+	maxLeaves = 64      // of a tree: bits of node.Keep
 	maxTotal  = 1 << 26 // leaves of a forest
 	maxSums   = 1 << 27 // bins of the histograms of a growing tree: 1 GiB
 )

@@ -1,7 +1,7 @@
 package trees
 
 import (
-	"cmp"
+	"math"
 	"slices"
 )
 
@@ -19,7 +19,7 @@ type set [4]uint64
 func (s *set) add(bin int)         { s[bin>>6] |= 1 << (bin & 63) }
 func (s *set) has(bin uint8) uint8 { return uint8(s[bin>>6] >> (bin & 63) & 1) }
 
-// split is the best split of a leaf by a column.
+// split is the best split of a leaf.
 type split struct {
 	gain   float64 // of the loss; 0: there is no split
 	column int32
@@ -29,62 +29,64 @@ type split struct {
 // search finds splits of a leaf.
 type search struct {
 	total   packed
-	least   uint32  // units of Hessian on either side
-	lambda  float64 // in units of Hessian
-	unit    float64 // units in a Hessian of 1
-	order   []level
+	least   uint32   // units of Hessian on either side
+	lambda  float64  // in units of Hessian
+	unit    float64  // units in a Hessian of 1
+	order   []uint64 // of levels: mean and bin
 	ordered []packed
 }
 
-type level struct {
-	bin  int
-	mean float64
-}
-
-// best is the prefix with the largest sum of G²/(H+λ) over both sides. It is kept as a fraction: comparing products
-// saves divisions.
+// best is the best prefix of some bins. With the sums G, H of the leaf and g, h of the prefix, a = h+λ and T = H+2λ,
+// both sides have
+//
+//	g²/a + (G−g)²/(T−a) = G²/T + T·u²/(a·(T−a)),  u = g − a·G/T
+//
+// so a prefix is as good as u²/(a·(T−a)), which is kept as a fraction: comparing products saves the division.
 type best struct {
 	num, den float64
 	end      int // of the prefix
 	left     packed
 }
 
-// scan compares all prefixes of h, each together with the sum left.
+// scan compares all prefixes of h, each together with the sum left, with b.
 func (s *search) scan(h []packed, left packed, lambda float64, b best) best {
-	all := uint32(s.total)
+	all, least := uint32(s.total), s.least
+	t := s.total.h() + 2*lambda
+	slope, num, den := s.total.g()/t, b.num, b.den
 	for i, v := range h {
 		if v == 0 {
 			continue
 		}
 		left += v
-		if uint32(left) < s.least {
+		if uint32(left) < least {
 			continue
 		}
-		if all-uint32(left) < s.least {
+		if all-uint32(left) < least {
 			break
 		}
-		right := s.total - left
-		gl, gr, hl, hr := left.g(), right.g(), left.h()+lambda, right.h()+lambda
-		num, den := float64(gl*gl*hr)+float64(gr*gr*hl), hl*hr
-		if num*b.den > b.num*den {
-			b = best{num, den, i + 1, left}
+		a := left.h() + lambda
+		u := left.g() - float64(a*slope)
+		if n, d := u*u, a*(t-a); n*den > num*d {
+			num, den, b.end, b.left = n, d, i+1, left
 		}
 	}
+	b.num, b.den = num, den
 	return b
 }
 
 // gain returns the gain of b over no split.
-func (s *search) gain(b best) float64 {
-	without := s.total.g() * s.total.g() / (s.total.h() + s.lambda)
-	if gain := b.num/b.den - without; gain > 1e-9*without { // more than rounding
+func (s *search) gain(b best, lambda float64) float64 {
+	g, h := s.total.g(), s.total.h()
+	t, without := h+2*lambda, g*g/(h+s.lambda)
+	if gain := float64(b.num/b.den*t) + g*g/t - without; gain > 1e-9*without { // more than rounding
 		return gain
 	}
 	return 0
 }
 
-// numbers finds the best split into low and high bins. Missing values go to either side; where there are none, with the
-// larger one.
-func (s *search) numbers(h []packed) (found split) {
+// numbers returns the gain of the best split into low and high bins, and stores the low ones if left is not nil.
+// Missing values go to either side; where there are none, with the larger one.
+func (s *search) numbers(h []packed, left *set) float64 {
 	b := s.scan(h[1:], 0, s.lambda, best{den: 1})
 	missingLeft := 2*b.left.h() >= s.total.h()
 	if h[0] != 0 {
@@ -92,44 +94,47 @@ func (s *search) numbers(h []packed) (found split) {
 		b = s.scan(h[1:], h[0], s.lambda, b)
 		missingLeft = b != without
 	}
-	found.gain = s.gain(b)
-	for bin := 1; bin <= b.end; bin++ {
-		found.left.add(bin)
+	if left != nil {
+		for bin := range b.end + 1 {
+			if bin > 0 || missingLeft {
+				left.add(bin)
+			}
+		}
 	}
-	if missingLeft {
-		found.left.add(0)
-	}
-	return found
+	return s.gain(b, s.lambda)
 }
 
-// levels finds the best split in the order of mean gradients. Levels without rows go with the larger side.
-func (s *search) levels(h []packed) (found split) {
+// levels is numbers for the levels in the order of their mean gradients. Those without rows go with the larger side.
+func (s *search) levels(h []packed, left *set) float64 {
 	s.order, s.ordered = s.order[:0], s.ordered[:0]
 	for bin, v := range h {
 		if v != 0 {
-			s.order = append(s.order, level{bin: bin})
+			s.order = append(s.order, uint64(bin))
 		}
 	}
 	lambda, smooth := s.lambda, 0.0
 	if len(s.order) > fewLevels {
 		lambda, smooth = s.lambda+levelPenalty*s.unit, levelSmooth*s.unit
 	}
-	for i, l := range s.order {
-		s.order[i].mean = h[l.bin].g() / (h[l.bin].h() + smooth)
+	for i, bin := range s.order {
+		// The bits of a float32, with the sign turned, sort like the number.
+		mean := math.Float32bits(float32(h[bin].g() / (h[bin].h() + smooth)))
+		s.order[i] |= uint64(mean^(uint32(int32(mean)>>31)|1<<31)) << 8
 	}
-	slices.SortStableFunc(s.order, func(a, b level) int { return cmp.Compare(a.mean, b.mean) })
-	for _, l := range s.order {
-		s.ordered = append(s.ordered, h[l.bin])
+	slices.Sort(s.order)
+	for _, key := range s.order {
+		s.ordered = append(s.ordered, h[uint8(key)])
 	}
 	b := s.scan(s.ordered, 0, lambda, best{den: 1})
-	found.gain = s.gain(b)
-	for _, l := range s.order[:b.end] {
-		found.left.add(l.bin)
-	}
-	for bin, v := range h {
-		if v == 0 && 2*b.left.h() >= s.total.h() {
-			found.left.add(bin)
+	if left != nil {
+		for _, key := range s.order[:b.end] {
+			left.add(int(uint8(key)))
+		}
+		for bin, v := range h {
+			if v == 0 && 2*b.left.h() >= s.total.h() {
+				left.add(bin)
+			}
 		}
 	}
-	return found
+	return s.gain(b, lambda)
 }
