@@ -87,11 +87,19 @@ func (b *Body) Hold(n int) *BodyError {
 	return nil
 }
 
+// Shrink forgets the bytes and goes on counting n of those that were counted, such as those of the values that were
+// decoded from the body.
+func (b *Body) Shrink(n int) {
+	n64 := min(int64(n), b.held)
+	b.memory.Give(b.held - n64)
+	b.held, b.Bytes = n64, nil
+}
+
 // Free ends the use of the body.
 func (b *Body) Free() {
 	b.memory.Give(b.held)
 	b.held = 0
-	if cap(b.Bytes) <= firstBytes {
+	if n := cap(b.Bytes); 0 < n && n <= firstBytes {
 		bodies.Put(b)
 	}
 }

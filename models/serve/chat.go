@@ -82,15 +82,15 @@ func (q *ChatRequest) unsupported() string {
 	return q.sampling.unsupported()
 }
 
-func (s *Server) chat(w http.ResponseWriter, r *http.Request, body *httpd.Body) {
+func (s *Server) chat(w http.ResponseWriter, r *http.Request, body *httpd.Body) (answer func()) {
 	var q ChatRequest
 	d := s.model.Decoder
 	if !s.decoder(w) || !decode(w, body, &q) || !supported(w, q.unsupported()) {
-		return
+		return nil
 	}
 	if len(q.Messages) == 0 || len(q.Messages) > mostMessages {
 		refuse(w, http.StatusBadRequest, "messages", "%d messages, want 1 to %d", len(q.Messages), mostMessages)
-		return
+		return nil
 	}
 	limited := q.MostNow != nil || q.MaxTokens != nil
 	if q.MostNow != nil {
@@ -99,33 +99,20 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, body *httpd.Body) 
 	g, param := q.settings(1, s.opt.Limits.Tokens)
 	if param != "" {
 		s.outOfRange(w, param)
-		return
-	}
-	encoded, err := turn(r.Context(), s.encode)
-	if err != nil {
-		s.refuseError(w, err)
-		return
-	}
-	if e := body.Hold(chatCopies * len(body.Bytes)); e != nil {
-		encoded()
-		refuseBody(w, e)
-		return
+		return nil
 	}
 	list := make([]models.Message, len(q.Messages))
 	for i, m := range q.Messages {
 		list[i] = m.Message
 	}
-	ids, err := func() ([]int32, error) {
-		defer encoded()
-		return d.Chat(list, d.Context()-g.MaxTokens)
-	}()
+	ids, err := d.Chat(list, d.Context()-g.MaxTokens)
 	if errors.Is(err, models.ErrChat) {
 		refuse(w, http.StatusBadRequest, "messages", "%v", err)
-		return
+		return nil
 	}
 	if err != nil {
 		s.refuseError(w, err)
-		return
+		return nil
 	}
 	if !limited {
 		g.MaxTokens = min(s.opt.Limits.Tokens, d.Context()-len(ids))
@@ -134,12 +121,10 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, body *httpd.Body) 
 	if q.Stream {
 		c.Object = "chat.completion.chunk"
 	}
-	s.reply(w, r, &q.sampling, c, ids, g)
+	q.Messages = nil
+	body.Shrink(0)
+	return func() { s.reply(w, r, &q.sampling, c, ids, g) }
 }
 
-const (
-	// mostMessages bounds a conversation.
-	mostMessages = 1 << 12
-	// chatCopies is how often the texts of a conversation are in memory while it is rendered.
-	chatCopies = 6
-)
+// mostMessages bounds a conversation.
+const mostMessages = 1 << 12

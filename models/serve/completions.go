@@ -135,30 +135,24 @@ func (q *sampling) settings(otherwise, most int) (g models.Generate, param strin
 	return g, param
 }
 
-func (s *Server) completions(w http.ResponseWriter, r *http.Request, body *httpd.Body) {
+func (s *Server) completions(w http.ResponseWriter, r *http.Request, body *httpd.Body) (answer func()) {
 	var q CompletionRequest
 	d := s.model.Decoder
 	if !s.decoder(w) || !decode(w, body, &q) || !supported(w, q.unsupported()) {
-		return
+		return nil
 	}
 	g, param := q.settings(16, s.opt.Limits.Tokens)
 	if param != "" {
 		s.outOfRange(w, param)
-		return
+		return nil
 	}
 	if len(q.Prompt) != 1 {
 		refuse(w, http.StatusBadRequest, "prompt", "%d prompts, want one", len(q.Prompt))
-		return
-	}
-	encoded, err := turn(r.Context(), s.encode)
-	if err != nil {
-		s.refuseError(w, err)
-		return
+		return nil
 	}
 	// A prompt beyond the context is not encoded to its end.
 	room := max(0, d.Context()-g.MaxTokens-s.model.Tokens.Markers())
 	ids, fits := s.model.Tokens.EncodeMost(nil, q.Prompt[0], room)
-	encoded()
 	ids = s.model.Tokens.Wrap(nil, ids, 0)
 	if !fits || len(ids) == 0 || len(ids)+g.MaxTokens > d.Context() {
 		count := strconv.Itoa(len(ids))
@@ -167,9 +161,13 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request, body *httpd
 		}
 		refuse(w, http.StatusBadRequest, "prompt", "%s tokens and %d to generate, the model's context has %d", count,
 			g.MaxTokens, d.Context())
-		return
+		return nil
 	}
-	s.reply(w, r, &q.sampling, Completion{ID: "cmpl-" + rand.Text(), Object: "text_completion"}, ids, g)
+	q.Prompt = nil
+	body.Shrink(0)
+	return func() {
+		s.reply(w, r, &q.sampling, Completion{ID: "cmpl-" + rand.Text(), Object: "text_completion"}, ids, g)
+	}
 }
 
 // decoder refuses requests for text if the model does not generate any.

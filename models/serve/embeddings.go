@@ -42,25 +42,31 @@ type Usage struct {
 	TotalTokens      int `json:"total_tokens"`
 }
 
-func (s *Server) embeddings(w http.ResponseWriter, r *http.Request, body *httpd.Body) {
+func (s *Server) embeddings(w http.ResponseWriter, r *http.Request, body *httpd.Body) (answer func()) {
 	var q EmbeddingsRequest
 	if !decode(w, body, &q) {
-		return
+		return nil
 	}
 	switch e := s.model.Encoder; {
 	case e == nil:
 		refuse(w, http.StatusNotFound, "model", "%s generates text and does not embed", s.opt.Name)
-		return
+		return nil
 	case len(q.Input) == 0 || len(q.Input) > s.opt.Limits.Texts:
 		refuse(w, http.StatusBadRequest, "input", "%d texts, want 1 to %d", len(q.Input), s.opt.Limits.Texts)
-		return
+		return nil
 	case q.Format != "" && q.Format != "float" && q.Format != "base64":
 		refuse(w, http.StatusBadRequest, "encoding_format", "%q, want float or base64", q.Format)
-		return
+		return nil
 	case q.Dimensions != nil && (*q.Dimensions < 1 || *q.Dimensions > e.Dim()):
 		refuse(w, http.StatusBadRequest, "dimensions", "%d, want 1 to %d", *q.Dimensions, e.Dim())
-		return
+		return nil
 	}
+	body.Shrink(len(body.Bytes)) // the texts are no longer
+	return func() { s.embed(w, r, &q) }
+}
+
+// embed answers a request for embeddings.
+func (s *Server) embed(w http.ResponseWriter, r *http.Request, q *EmbeddingsRequest) {
 	done, err := turn(r.Context(), s.work)
 	if err != nil {
 		s.refuseError(w, err)

@@ -23,14 +23,15 @@ func TestGoneWhileWaiting(t *testing.T) {
 	reserved := s.memory.Used
 	for _, stream := range []string{"true", "false"} {
 		ctx, cancel := context.WithCancel(context.Background())
-		r := httptest.NewRequest("POST", "/v1/completions", strings.NewReader(`{"prompt": "a", "stream": `+stream+`}`))
+		r := httptest.NewRequest("POST", "/v1/completions", strings.NewReader(`{"prompt": "a", "max_tokens": 60, `+
+			`"stream": `+stream+`}`))
 		r.Header.Set("Content-Type", "application/json")
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			s.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
 		}()
-		for reserved() < 4<<10+m.Decoder.SessionBytes(16) { // of the body and the session
+		for reserved() < m.Decoder.SessionBytes(60) { // more than the body, which is not needed any more
 			time.Sleep(time.Millisecond)
 		}
 		cancel()
@@ -42,7 +43,7 @@ func TestGoneWhileWaiting(t *testing.T) {
 		}
 	}
 	// Sessions beyond the memory are refused, others are not harmed.
-	if !s.memory.Take(1<<20 - 5<<10) {
+	if !s.memory.Take(1<<20 - 4<<10) {
 		t.Fatal("the memory is not free")
 	}
 	w := httptest.NewRecorder()
@@ -52,7 +53,7 @@ func TestGoneWhileWaiting(t *testing.T) {
 	if w.Code != 429 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	s.memory.Give(1<<20 - 5<<10)
+	s.memory.Give(1<<20 - 4<<10)
 	<-s.work
 	w = httptest.NewRecorder()
 	r = httptest.NewRequest("POST", "/v1/completions", strings.NewReader(`{"prompt": "a"}`))

@@ -156,6 +156,26 @@ func TestStalledBodiesTakeNoSlot(t *testing.T) {
 	}
 }
 
+// Requests that wait to be read hold their bodies and nothing else: memory for the bodies is enough for all of them.
+func TestWaitingRequestsHoldTheirBodies(t *testing.T) {
+	const clients, size = 16, 1 << 19
+	url, _ := start(t, "llama", serve.Options{Limits: serve.Limits{Memory: clients * (size + 64<<10), Work: 1}})
+	for path, body := range map[string]string{"/v1/completions": `{"prompt": "%s"}`,
+		"/v1/chat/completions": `{"messages": [{"role": "user", "content": "%s"}]}`} {
+		body := fmt.Sprintf(body, strings.Repeat("a b ", size/4))
+		var all sync.WaitGroup
+		for range clients {
+			all.Go(func() {
+				if status, answer := post(t, url, path, body); status != http.StatusBadRequest ||
+					!strings.Contains(answer, "more than") {
+					t.Errorf("%s: %d %s", path, status, answer)
+				}
+			})
+		}
+		all.Wait()
+	}
+}
+
 // Long prompts that wait, and lists of empty texts, take the memory that is counted.
 func TestLongPromptsAreBounded(t *testing.T) {
 	url, _ := start(t, "llama", serve.Options{Limits: serve.Limits{Memory: 32 << 20}})

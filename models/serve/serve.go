@@ -13,8 +13,9 @@
 //	err = s.Run(ctx, listener)
 //
 // [Limits] bound connections, request bodies, times, memory and the number of requests. A request passes guard (host
-// and token) and limited (body, then number and time), and waits for one of Limits.Work turns. Generation does not wait
-// for the client: a slow reader occupies a connection, not a turn. If a client disconnects, its generation ends.
+// and token) and limited (body, then number and time), and waits twice for one of Limits.Work turns: to be read, and to
+// be computed. Generation does not wait for the client: a slow reader occupies a connection, not a turn. If a client
+// disconnects, its generation ends.
 package serve
 
 import (
@@ -96,7 +97,7 @@ type Server struct {
 	memory   *httpd.Memory // of bodies, texts and sessions
 	inFlight chan struct{} // holds one element per request in progress
 	work     chan struct{} // holds one element per request that computes
-	encode   chan struct{} // holds one element per prompt that is converted to tokens
+	read     chan struct{} // holds one element per request that is read
 	long     sync.Once     // says that texts are longer than a passage
 }
 
@@ -108,7 +109,7 @@ func New(m *models.Model, opt Options) *Server {
 	}
 	s := &Server{model: m, opt: opt, token: httpd.NewToken(opt.Token),
 		memory: httpd.NewMemory(opt.Limits.Memory), inFlight: make(chan struct{}, opt.Limits.InFlight),
-		work: make(chan struct{}, opt.Limits.Work), encode: make(chan struct{}, opt.Limits.Work)}
+		work: make(chan struct{}, opt.Limits.Work), read: make(chan struct{}, opt.Limits.Work)}
 	l := opt.Limits
 	s.http = httpd.Server{Handler: s, Log: opt.Log, Connections: l.Connections, HeaderBytes: 1 << 16,
 		Header: min(l.Read, 5*time.Second), Read: l.Read, Idle: 2 * time.Minute, Shutdown: l.Shutdown}
@@ -160,7 +161,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 
 // limited reads the body, which holds nobody up, and then bounds the number and the time of requests. Beyond InFlight
 // it refuses at once instead of queueing.
-func (s *Server) limited(next func(http.ResponseWriter, *http.Request, *httpd.Body)) http.HandlerFunc {
+func (s *Server) limited(read reader) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 			refuse(w, http.StatusUnsupportedMediaType, "", "send JSON, with Content-Type: application/json")
@@ -187,9 +188,27 @@ func (s *Server) limited(next func(http.ResponseWriter, *http.Request, *httpd.Bo
 				s.refuseError(w, s.panicked(v))
 			}
 		}()
-		next(w, r.WithContext(ctx), body)
+		r = r.WithContext(ctx)
+		if then := s.inTurn(w, r, body, read); then != nil {
+			then()
+		}
 	}
 }
+
+// inTurn reads a request when few others are read: its JSON, its texts and their copies take several times the memory
+// of the body, which is all that a waiting request holds.
+func (s *Server) inTurn(w http.ResponseWriter, r *http.Request, body *httpd.Body, read reader) (then func()) {
+	done, err := turn(r.Context(), s.read)
+	if err != nil {
+		s.refuseError(w, err)
+		return nil
+	}
+	defer done()
+	return read(w, r, body)
+}
+
+// reader reads a request and returns the function that answers it. If it has refused the request, that is nil.
+type reader func(w http.ResponseWriter, r *http.Request, body *httpd.Body) (answer func())
 
 // panicked turns a panic into the error of one request: a fault in one computation must not end the others.
 func (s *Server) panicked(v any) error {
@@ -197,7 +216,7 @@ func (s *Server) panicked(v any) error {
 	return fmt.Errorf("panic: %v", v)
 }
 
-// turn waits for a place in s.work or s.encode. The caller must call done after its work.
+// turn waits for a place in s.work or s.read. The caller must call done after its work.
 func turn(ctx context.Context, places chan struct{}) (done func(), err error) {
 	select {
 	case places <- struct{}{}:
@@ -263,10 +282,6 @@ func (s *Server) refuseError(w http.ResponseWriter, err error) {
 // would notice that they did not. If it fails, it has answered the request, and ok is false. Texts take no more
 // bytes than their JSON: that is so for UTF-8 only, whose damaged parts would grow.
 func decode(w http.ResponseWriter, body *httpd.Body, v any) (ok bool) {
-	if e := body.Hold(len(body.Bytes)); e != nil {
-		refuseBody(w, e)
-		return false
-	}
 	err := errors.New("it is not UTF-8")
 	if utf8.Valid(body.Bytes) {
 		d := json.NewDecoder(bytes.NewReader(body.Bytes))

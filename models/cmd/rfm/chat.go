@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,21 +83,15 @@ func (f *generateFlags) talk(cmd *cobra.Command, e *env, m *models.Model) error 
 			if e.json {
 				return nil
 			}
-			if _, err := e.stdout.WriteString(printable(piece)); err != nil {
-				return err
-			}
-			return e.stdout.Flush()
+			return e.piece(piece)
 		}); err != nil {
 			return err
 		}
 		list = append(list, models.Message{Role: "assistant", Content: answer.String()})
 		if e.json {
-			err = e.object(list[len(list)-1])
+			err = errors.Join(e.object(list[len(list)-1]), e.stdout.Flush())
 		} else {
-			_, err = fmt.Fprintln(e.stdout)
-		}
-		if err == nil {
-			err = e.stdout.Flush()
+			err = e.endLine()
 		}
 		if err != nil {
 			return err

@@ -165,10 +165,7 @@ func (f *generateFlags) answer(cmd *cobra.Command, e *env, s *models.Session, id
 			text.WriteString(piece)
 			return nil
 		}
-		if _, err := e.stdout.WriteString(printable(piece)); err != nil {
-			return err
-		}
-		return e.stdout.Flush()
+		return e.piece(piece)
 	})
 	if err != nil {
 		return err
@@ -177,10 +174,7 @@ func (f *generateFlags) answer(cmd *cobra.Command, e *env, s *models.Session, id
 	if e.json {
 		return e.object(g)
 	}
-	if _, err := fmt.Fprintln(e.stdout); err != nil {
-		return err
-	}
-	if err := e.stdout.Flush(); err != nil {
+	if err := e.endLine(); err != nil {
 		return err
 	}
 	e.note("%d tokens read in %.2f s, %d generated in %.2f s (%.1f tokens/s), ended by %s", g.PromptTokens, g.ReadSeconds,

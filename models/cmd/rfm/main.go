@@ -49,6 +49,25 @@ type env struct {
 	stderr io.Writer
 	json   bool
 	lost   bool // nobody would see what is written to stdout
+	inLine bool // stdout has text without a line end
+}
+
+// piece prints a part of a text that is being generated.
+func (e *env) piece(text string) error {
+	e.inLine = true
+	if _, err := e.stdout.WriteString(printable(text)); err != nil {
+		return err
+	}
+	return e.stdout.Flush()
+}
+
+// endLine ends a text of pieces.
+func (e *env) endLine() error {
+	e.inLine = false
+	if err := e.stdout.WriteByte('\n'); err != nil {
+		return err
+	}
+	return e.stdout.Flush()
 }
 
 // misuse is an error in how a command was called, failure an error of its work. An error without either came from
@@ -85,6 +104,9 @@ func run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args []
 	root.SetOut(e.stdout)
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
+	if e.inLine {
+		err = errors.Join(err, e.endLine())
+	}
 	if failed := e.stdout.Flush(); failed != nil && err == nil {
 		err = failure{fmt.Errorf("cannot write to stdout: %w", failed)}
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,6 +147,31 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// stopper interrupts a command at its first output.
+type stopper struct {
+	bytes.Buffer
+	stop func()
+}
+
+func (s *stopper) Write(b []byte) (int, error) {
+	s.stop()
+	return s.Buffer.Write(b)
+}
+
+// A text that an interrupt cuts off ends its line, so that messages do not stick to it.
+func TestInterruptedText(t *testing.T) {
+	model := tiny.Folder(t, "llama")
+	for stdin, args := range map[string][]string{"": {"generate", model, "a text"}, "Hello\n": {"chat", model}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		out := &stopper{stop: cancel}
+		var errs bytes.Buffer
+		if code := run(ctx, strings.NewReader(stdin), out, &errs, args); code != 130 ||
+			!strings.HasSuffix(out.String(), "\n") || out.Len() < 2 {
+			t.Errorf("%s: exit %d, %q", args[0], code, out)
+		}
+	}
+}
+
 func TestSearchCommand(t *testing.T) {
 	model, dir := tiny.Folder(t, "bert"), t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("what is looked for"), 0o600); err != nil {
@@ -221,6 +247,10 @@ func TestServeCommand(t *testing.T) {
 	var s Serving
 	if err := json.NewDecoder(r).Decode(&s); err != nil {
 		t.Fatal(err)
+	}
+	defer debug.SetMemoryLimit(math.MaxInt64)
+	if most := debug.SetMemoryLimit(-1); most > 2<<30 {
+		t.Errorf("the program may take %d bytes, and requests 1 GiB", most)
 	}
 	a, err := http.Post(s.URL+"v1/embeddings", "application/json", strings.NewReader(`{"input": "x"}`))
 	if err != nil || a.StatusCode != 200 {

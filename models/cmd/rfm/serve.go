@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -75,6 +77,10 @@ stop the server: it answers every request that has arrived and closes the connec
 			log := slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: level}))
 			s := serve.New(m, serve.Options{Limits: l, Name: name, Token: token, LoopbackHosts: local && token == "",
 				Log: log})
+			// The garbage collector keeps the program below what it holds now and what requests may take.
+			var now runtime.MemStats
+			runtime.ReadMemStats(&now)
+			debug.SetMemoryLimit(int64(now.Sys-now.HeapReleased) + l.Memory)
 			ln, err := httpd.Listen(address)
 			if err != nil {
 				return err
