@@ -37,7 +37,6 @@ type Marks struct {
 // negative or not a number; a missing group or time; times that are neither all numbers nor all dates of one
 // form.
 func (c MarkColumns) Read(src Source) (*Marks, error) {
-	m := new(Marks)
 	columns := src.Columns()
 	want := make([]Kind, len(columns))
 	for j := range want {
@@ -63,68 +62,99 @@ func (c MarkColumns) Read(src Source) (*Marks, error) {
 	if err := errors.Join(err, err2, err3); err != nil {
 		return nil, err
 	}
-	var times timeReading
-	numbers := map[string]uint32{}
-	sum := 0.0
 	r, err := src.Open(want)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
+	m := markReading{of: c, numbers: map[string]uint32{}}
 	var b Block
 	for {
 		err := r.Read(&b, 1024)
 		if err == io.EOF {
-			break
+			return m.marks(src)
 		}
 		if err != nil {
 			return nil, err
 		}
 		for i := range b.Rows {
 			if weight >= 0 {
-				t := b.Cols[weight].Text[i]
-				v, ok := cell.ParseNumber(t)
-				switch {
-				case t == nil:
-					return nil, columnError(r.Where(i), c.Weight, dense.ErrNotFinite, "the weight is missing: give the row one, 0 if it is not to count")
-				case !ok || !(v >= 0) || !dense.IsFinite(v):
-					return nil, columnError(r.Where(i), c.Weight, dense.ErrNotFinite,
-						"the weight is %s, want a number that is not negative", cell.Quote(t))
-				}
-				m.Weight = append(m.Weight, v)
-				sum += v
+				err = m.weight(b.Cols[weight].Text[i])
 			}
-			if group >= 0 {
-				t := b.Cols[group].Text[i]
-				if t == nil {
-					return nil, columnError(r.Where(i), c.Group, ErrSchema, "the group is missing: a row of no group may be of any, give it one of its own")
-				}
-				n, ok := numbers[string(t)]
-				if !ok {
-					n = uint32(len(numbers))
-					numbers[string(t)] = n
-				}
-				m.Group = append(m.Group, n)
+			if group >= 0 && err == nil {
+				err = m.group(b.Cols[group].Text[i])
 			}
-			if when >= 0 {
-				t := b.Cols[when].Text[i]
-				if t == nil {
-					return nil, columnError(r.Where(i), c.Time, dense.ErrNotFinite,
-						"the time is missing: remove the row, or give it one")
+			if when >= 0 && err == nil {
+				err = m.time(b.Cols[when].Text[i])
+			}
+			if err != nil {
+				var e *InputError
+				if errors.As(err, &e) {
+					e.Place = r.Where(i)
 				}
-				if !times.add(t) {
-					return nil, columnError(r.Where(i), c.Time, ErrSchema, "%s is no time that goes with those before: want all numbers, or dates "+
-						"of one form such as 2026-01-31 or 2026-01-31T12:00:00", cell.Quote(t))
-				}
+				return nil, err
 			}
 		}
 	}
-	m.Groups, m.Time = len(numbers), times.values()
-	if m.Weight != nil && !(sum > 0 && dense.IsFinite(sum)) {
-		return nil, &InputError{Place: src.Name(), Err: dense.ErrNotFinite, Column: c.Weight,
-			Detail: fmt.Sprintf("the weights of all rows sum to %g, want a positive number", sum)}
+}
+
+// markReading gathers the marks of rows. Its errors lack the place.
+type markReading struct {
+	of      MarkColumns
+	m       Marks
+	sum     float64 // of the weights
+	numbers map[string]uint32
+	times   timeReading
+}
+
+func (r *markReading) weight(t []byte) error {
+	v, ok := cell.ParseNumber(t)
+	switch {
+	case t == nil:
+		return columnError("", r.of.Weight, dense.ErrNotFinite,
+			"the weight is missing: give the row one, 0 if it is not to count")
+	case !ok || !(v >= 0) || !dense.IsFinite(v):
+		return columnError("", r.of.Weight, dense.ErrNotFinite, "the weight is %s, want a number that is not negative",
+			cell.Quote(t))
 	}
-	return m, nil
+	r.m.Weight = append(r.m.Weight, v)
+	r.sum += v
+	return nil
+}
+
+func (r *markReading) group(t []byte) error {
+	if t == nil {
+		return columnError("", r.of.Group, ErrSchema,
+			"the group is missing: a row of no group may be of any, give it one of its own")
+	}
+	n, ok := r.numbers[string(t)]
+	if !ok {
+		n = uint32(len(r.numbers))
+		r.numbers[string(t)] = n
+	}
+	r.m.Group = append(r.m.Group, n)
+	return nil
+}
+
+func (r *markReading) time(t []byte) error {
+	if t == nil {
+		return columnError("", r.of.Time, dense.ErrNotFinite, "the time is missing: remove the row, or give it one")
+	}
+	if !r.times.add(t) {
+		return columnError("", r.of.Time, ErrSchema, "%s is no time that goes with those before: want all numbers, or dates "+
+			"of one form such as 2026-01-31 or 2026-01-31T12:00:00", cell.Quote(t))
+	}
+	return nil
+}
+
+// marks are those of all rows. Only all weights together tell whether any row counts.
+func (r *markReading) marks(src Source) (*Marks, error) {
+	r.m.Groups, r.m.Time = len(r.numbers), r.times.values()
+	if r.m.Weight != nil && !(r.sum > 0 && dense.IsFinite(r.sum)) {
+		return nil, &InputError{Place: src.Name(), Err: dense.ErrNotFinite, Column: r.of.Weight,
+			Detail: fmt.Sprintf("the weights of all rows sum to %g, want a positive number", r.sum)}
+	}
+	return &r.m, nil
 }
 
 // timeReading reads a column in all ways that its cells allow so far: as numbers, and as dates in every order.

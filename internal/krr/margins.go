@@ -38,109 +38,30 @@ func Margins(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, st
 	if err != nil {
 		return nil, done, fmt.Errorf("%w (%w)", ErrNotPositive, err)
 	}
-	n, outs := y.Rows, y.Cols
-	m := &hinge{y: y, lambda: lambda, alpha: dense.New[float64](n, outs), f: dense.New[float64](n, outs),
-		b: make([]float64, outs)}
-	if start != nil {
-		copy(m.alpha.Data, start.Alpha.Data)
-		copy(m.b, start.Intercept)
-		s.Product(m.f, m.alpha)
-	} else { // the share of each class
-		for c, sum := range columnSums(y) {
-			m.b[c] = sum / float64(n)
-		}
-	}
-	for i := range n {
-		for c, v := range m.b {
-			m.f.Row(i)[c] += v
-		}
-	}
-	// ones = P⁻¹1 and ko = K·ones correct each direction and its product so that 1ᵀα stays 0.
-	ones, ko, sum := dense.New[float64](n, 1), dense.New[float64](n, 1), 0.0
-	one := dense.New[float64](n, 1)
-	for i := range one.Data {
-		one.Data[i] = 1
-	}
-	if err := p.apply(ones, one); err != nil {
+	m := startOf(s, y, lambda, start)
+	d, err := newDescent(s, p, m)
+	if err != nil {
 		return nil, done, err
 	}
-	s.Product(ko, ones)
-	for _, v := range ones.Data {
-		sum += v
-	}
-	if !(sum > 0) {
-		return nil, done, ErrNotPositive
-	}
-	var (
-		z, kz     = dense.New[float64](n, outs), dense.New[float64](n, outs)
-		d, kd     = dense.New[float64](n, outs), dense.New[float64](n, outs)
-		g, before = dense.New[float64](n, outs), dense.New[float64](n, outs)
-		db        = make([]float64, outs)
-		last      = make([]float64, outs) // z·gradient of the step before: negative, the denominator of β
-		shorts    = make([]float64, outs) // Σ short, minus the gradient by b
-		shorted   = make([]float64, outs) // shorts of the step before
-	)
+	outs := float64(y.Cols)
 	fit := &Fit{Alpha: m.alpha.Clone(), Intercept: slices.Clone(m.b)}
-	live := make([]int, outs) // the columns of y that are still moving
+	live := make([]int, y.Cols) // the columns of y that are still moving
 	for c := range live {
 		live[c] = c
 	}
 	for done.Steps < o.Steps {
-		copy(before.Data, g.Data)
-		copy(shorted, shorts)
-		clear(shorts)
-		for i := range n {
-			gi, fi, ai, yi := g.Row(i), m.f.Row(i), m.alpha.Row(i), m.y.Row(i)
-			for c := range gi {
-				sh := short(yi[c], fi[c])
-				shorts[c] += sh
-				gi[c] = float64(lambda*ai[c]) - sh
-			}
-		}
-		if err := p.apply(z, g); err != nil {
+		d.gradient()
+		if err := d.turn(); err != nil {
 			return nil, done, err
 		}
-		s.Product(kz, z)
 		done.Steps++
-		// The solution of Pz + δb·1 = −g with 1ᵀ(α + z) = 0. The condition on α + z, not on z alone, also removes what
-		// rounding has added to 1ᵀα.
-		zs, as := columnSums(z), columnSums(m.alpha)
-		nb := make([]float64, len(live))
-		for c := range nb {
-			nb[c] = (as[c] - zs[c]) / sum
-		}
-		for i := range n {
-			zi, ki := z.Row(i), kz.Row(i)
-			for c, v := range nb {
-				zi[c] = -zi[c] - float64(v*ones.Data[i])
-				ki[c] = -ki[c] - float64(v*ko.Data[i])
-			}
-		}
-		// Polak and Ribière's β = max(0, ⟨new gradient − old, z⟩/⟨old gradient, old z⟩), with the parts of α and of b.
-		now, old := dots(g, kz), dots(before, kz)
-		for c := range now {
-			now[c] -= float64(nb[c] * shorts[c])
-			old[c] -= float64(nb[c] * shorted[c])
-			beta := 0.0
-			if last[c] < 0 {
-				beta = max(0, (now[c]-old[c])/last[c])
-			}
-			if !dense.IsFinite(beta) {
-				beta = 0
-			}
-			last[c] = now[c]
-			db[c] = nb[c] + float64(beta*db[c])
-			for at := c; at < len(d.Data); at += len(live) { // column c: all four are packed
-				d.Data[at] = z.Data[at] + float64(beta*d.Data[at])
-				kd.Data[at] = kz.Data[at] + float64(beta*kd.Data[at])
-			}
-		}
-		moved := m.search(d, kd, db)
+		moved := m.search(d.d, d.kd, d.db)
 		done.Residual = 0
-		var still []int
+		var moving []int
 		for c, v := range moved {
-			if done.Residual += v / float64(outs); v >= o.Tolerance {
-				still = append(still, c)
+			// Columns that are done count as zero, so the mean is over all of them at every step.
+			if done.Residual += v / outs; v >= o.Tolerance {
+				moving = append(moving, c)
 			}
 		}
 		if o.Progress != nil {
@@ -151,15 +72,10 @@ func Margins(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, st
 		if done.Converged = done.Residual < o.Tolerance; done.Converged {
 			break
 		}
-		if len(still) < len(live) {
+		if len(moving) < len(live) {
 			m.write(fit, live)
-			for _, of := range []*dense.Matrix[float64]{&m.y, &m.alpha, &m.f, &z, &kz, &d, &kd, &g, &before} {
-				*of = columns(*of, still)
-			}
-			for _, of := range []*[]float64{&m.b, &db, &last, &shorts, &shorted} {
-				*of = picked(*of, still)
-			}
-			live = picked(live, still)
+			d.keep(moving)
+			live = picked(live, moving)
 		}
 	}
 	m.write(fit, live)
@@ -167,6 +83,139 @@ func Margins(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, st
 		return nil, done, ErrNotPositive
 	}
 	return fit, done, nil
+}
+
+// startOf is the point where the descent starts: a fit of before, or α = 0 and the share of each class.
+func startOf(s *Kernels, y dense.Matrix[float64], lambda float64, start *Fit) *hinge {
+	n, outs := y.Rows, y.Cols
+	m := &hinge{y: y, lambda: lambda, alpha: dense.New[float64](n, outs), f: dense.New[float64](n, outs),
+		b: make([]float64, outs)}
+	if start != nil {
+		copy(m.alpha.Data, start.Alpha.Data)
+		copy(m.b, start.Intercept)
+		s.Product(m.f, m.alpha)
+	} else {
+		for c, sum := range columnSums(y) {
+			m.b[c] = sum / float64(n)
+		}
+	}
+	for i := range n {
+		for c, v := range m.b {
+			m.f.Row(i)[c] += v
+		}
+	}
+	return m
+}
+
+// descent are the directions of the conjugate gradients: columns of its matrices belong to columns of m.
+type descent struct {
+	m *hinge
+	s *Kernels
+	p *preconditioner
+	// ones = P⁻¹1 and ko = K·ones correct each direction and its product so that 1ᵀα stays 0. sum is 1ᵀP⁻¹1.
+	ones, ko dense.Matrix[float64]
+	sum      float64
+
+	z, kz     dense.Matrix[float64] // the preconditioned direction and its product with K
+	d, kd     dense.Matrix[float64] // the conjugate one
+	g, before dense.Matrix[float64] // the gradient by α without its factor K, now and a step before
+	db        []float64             // the direction of b
+	last      []float64             // z·gradient of the step before: negative, the denominator of β
+	shorts    []float64             // Σ short, minus the gradient by b
+	shorted   []float64             // shorts of the step before
+}
+
+func newDescent(s *Kernels, p *preconditioner, m *hinge) (*descent, error) {
+	n, outs := m.y.Rows, m.y.Cols
+	d := &descent{m: m, s: s, p: p, ones: dense.New[float64](n, 1), ko: dense.New[float64](n, 1)}
+	for _, of := range []*dense.Matrix[float64]{&d.z, &d.kz, &d.d, &d.kd, &d.g, &d.before} {
+		*of = dense.New[float64](n, outs)
+	}
+	for _, of := range []*[]float64{&d.db, &d.last, &d.shorts, &d.shorted} {
+		*of = make([]float64, outs)
+	}
+	one := dense.New[float64](n, 1)
+	for i := range one.Data {
+		one.Data[i] = 1
+	}
+	if err := p.apply(d.ones, one); err != nil {
+		return nil, err
+	}
+	s.Product(d.ko, d.ones)
+	for _, v := range d.ones.Data {
+		d.sum += v
+	}
+	if !(d.sum > 0) { // P is positive definite: this is rounding
+		return nil, ErrNotPositive
+	}
+	return d, nil
+}
+
+// gradient computes g and shorts from f, and keeps those of the step before.
+func (d *descent) gradient() {
+	copy(d.before.Data, d.g.Data)
+	copy(d.shorted, d.shorts)
+	clear(d.shorts)
+	for i := range d.g.Rows {
+		gi, fi, ai, yi := d.g.Row(i), d.m.f.Row(i), d.m.alpha.Row(i), d.m.y.Row(i)
+		for c := range gi {
+			sh := short(yi[c], fi[c])
+			d.shorts[c] += sh
+			gi[c] = float64(d.m.lambda*ai[c]) - sh
+		}
+	}
+}
+
+// turn computes the next direction d, its product kd and db from the gradient.
+func (d *descent) turn() error {
+	if err := d.p.apply(d.z, d.g); err != nil {
+		return err
+	}
+	d.s.Product(d.kz, d.z)
+	// The solution of Pz + δb·1 = −g with 1ᵀ(α + z) = 0. The condition on α + z, not on z alone, also removes what
+	// rounding has added to 1ᵀα.
+	zs, as := columnSums(d.z), columnSums(d.m.alpha)
+	nb := make([]float64, len(d.db))
+	for c := range nb {
+		nb[c] = (as[c] - zs[c]) / d.sum
+	}
+	for i := range d.z.Rows {
+		zi, ki := d.z.Row(i), d.kz.Row(i)
+		for c, v := range nb {
+			zi[c] = -zi[c] - float64(v*d.ones.Data[i])
+			ki[c] = -ki[c] - float64(v*d.ko.Data[i]) // K·z without another product
+		}
+	}
+	// Polak and Ribière's β = max(0, ⟨new gradient − old, z⟩/⟨old gradient, old z⟩), with the parts of α and of b.
+	now, old := dots(d.g, d.kz), dots(d.before, d.kz)
+	for c := range now {
+		now[c] -= float64(nb[c] * d.shorts[c])
+		old[c] -= float64(nb[c] * d.shorted[c])
+		beta := 0.0 // the first step has no last one
+		if d.last[c] < 0 {
+			beta = max(0, (now[c]-old[c])/d.last[c])
+		}
+		if !dense.IsFinite(beta) {
+			beta = 0
+		}
+		d.last[c] = now[c]
+		d.db[c] = nb[c] + float64(beta*d.db[c])
+		for at := c; at < len(d.d.Data); at += len(nb) { // column c: all four are packed
+			d.d.Data[at] = d.z.Data[at] + float64(beta*d.d.Data[at])
+			d.kd.Data[at] = d.kz.Data[at] + float64(beta*d.kd.Data[at])
+		}
+	}
+	return nil
+}
+
+// keep leaves out the columns that are done: products with K cost as much as there are columns.
+func (d *descent) keep(which []int) {
+	for _, of := range []*dense.Matrix[float64]{&d.m.y, &d.m.alpha, &d.m.f, &d.z, &d.kz, &d.d, &d.kd, &d.g, &d.before} {
+		*of = columns(*of, which)
+	}
+	for _, of := range []*[]float64{&d.m.b, &d.db, &d.last, &d.shorts, &d.shorted} {
+		*of = picked(*of, which)
+	}
 }
 
 // write copies the present point to the columns live of a fit.
