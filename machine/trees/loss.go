@@ -3,21 +3,19 @@ package trees
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Target is the column or columns to predict, with an entry for every row of the table: either Values, or Class and
-// Classes.
+// Target is what to predict, with a row for every row of the table.
 type Target struct {
-	// Values has a column for each output. The loss is half the squared error; each output has trees of its own.
-	Values dense.Matrix[float64]
-	// Class has the class of each row, from 0 to Classes−1. The loss is −log p: logistic for two classes, multinomial
-	// for more.
-	Class   []int
+	// Values has a column for each output: the loss is half the squared error, and each output has trees of its own.
+	// With Classes it has one column of class numbers from 0: the loss is −log p, logistic for two classes and
+	// multinomial for more.
+	Values  dense.Matrix[float64]
 	Classes int
-	// Weights multiply the losses of rows; nil means 1.
-	Weights []float64
+	Weights []float64 // multiply the losses of rows; nil means 1
 }
 
 const (
@@ -34,50 +32,31 @@ type loss struct {
 }
 
 func newLoss(t Target, rows int) (*loss, error) {
+	l := &loss{Target: t, scores: max(t.Values.Cols, t.Classes)}
 	if err := t.Values.Check(); err != nil {
 		return nil, fmt.Errorf("trees: target: %w", err)
 	}
-	l := &loss{t, t.Classes, 0}
-	switch given := len(t.Class); {
-	case t.Classes == 0 && given == 0:
-		l.scores, given = t.Values.Cols, t.Values.Rows
-		fallthrough
-	case t.Values.IsEmpty() && t.Classes >= 2 && t.Classes <= maxClasses:
-		if given != rows || l.scores < 1 {
-			return nil, fmt.Errorf("trees: targets of %d rows and %d outputs, the table has %d rows: %w", given, l.scores,
-				rows, dense.ErrShape)
-		}
-	default:
-		return nil, fmt.Errorf("trees: %d classes and %d columns of values: want 2 to %d classes, or values", t.Classes,
-			t.Values.Cols, maxClasses)
+	if l.Weights == nil {
+		l.Weights = slices.Repeat([]float64{1}, rows)
+	}
+	if t.Values.Rows != rows || len(l.Weights) != rows || t.Values.Cols < 1 || t.Classes != 0 && t.Values.Cols > 1 {
+		return nil, fmt.Errorf("trees: targets of %d×%d and %d weights, the table has %d rows: %w", t.Values.Rows,
+			t.Values.Cols, len(l.Weights), rows, dense.ErrShape)
+	}
+	if t.Classes < 0 || t.Classes == 1 || t.Classes > maxClasses {
+		return nil, fmt.Errorf("trees: %d classes, want 2 to %d", t.Classes, maxClasses)
 	}
 	if t.Classes == 2 {
 		l.scores, l.first = 1, 1
 	}
-	for i, c := range t.Class {
-		if c < 0 || c >= t.Classes {
-			return nil, fmt.Errorf("trees: row %d has class %d of %d", i, c, t.Classes)
-		}
-	}
-	for i := range t.Values.Rows {
-		for j, v := range t.Values.Row(i) {
-			if !(math.Abs(v) <= maxValue) {
-				return nil, fmt.Errorf("trees: row %d, target %d is %v, beyond ±%v", i, j, v, maxValue)
-			}
-		}
-	}
-	if l.Weights == nil {
-		l.Weights = make([]float64, rows)
-		for i := range l.Weights {
-			l.Weights[i] = 1
-		}
-	}
-	if len(l.Weights) != rows {
-		return nil, fmt.Errorf("trees: %d weights, the table has %d rows: %w", len(l.Weights), rows, dense.ErrShape)
-	}
 	for i, w := range l.Weights {
-		if !(w >= 0 && w <= maxValue) {
-			return nil, fmt.Errorf("trees: row %d has weight %v", i, w)
+		for _, v := range t.Values.Row(i) {
+			if t.Classes > 0 && !(v >= 0 && v < float64(t.Classes) && v == math.Trunc(v)) {
+				return nil, fmt.Errorf("trees: row %d has class %v of %d", i, v, t.Classes)
+			}
+			if !(math.Abs(v) <= maxValue && w >= 0 && w <= maxValue) {
+				return nil, fmt.Errorf("trees: row %d has target %v with weight %v, beyond %v", i, v, w, maxValue)
+			}
 		}
 	}
 	return l, nil
@@ -90,7 +69,7 @@ func (l *loss) truth(row int32, score int) float64 {
 	switch {
 	case l.Classes == 0:
 		return l.Values.At(int(row), score)
-	case l.Class[row] == score+l.first:
+	case l.Values.At(int(row), 0) == float64(score+l.first):
 		return 1
 	}
 	return 0

@@ -40,12 +40,12 @@ func table(seed uint64, rows, cols, values int) (x dense.Matrix[float64], levels
 
 // targetOf makes y a target of 0: values, or so many classes.
 func targetOf(y []float64, classes int) Target {
-	if classes == 0 {
-		return Target{Values: dense.Matrix[float64]{Rows: len(y), Cols: 1, Stride: 1, Data: y}}
-	}
-	t := Target{Classes: classes}
-	for _, v := range y {
-		t.Class = append(t.Class, min(classes-1, max(0, int(math.Floor(v+float64(classes)/2)))))
+	t := Target{Classes: classes, Values: dense.Matrix[float64]{Rows: len(y), Cols: 1, Stride: 1, Data: y}}
+	if classes > 0 {
+		t.Values = t.Values.Clone()
+		for i, v := range y {
+			t.Values.Set(i, 0, min(float64(classes-1), max(0, math.Floor(v+float64(classes)/2))))
+		}
 	}
 	return t
 }
@@ -721,7 +721,8 @@ func TestNothingToLearn(t *testing.T) {
 	}
 	// Classes that are certain stay finite.
 	x := dense.MustFromRows([][]float64{{1}, {2}, {3}, {4}})
-	f := mustFit(t, mustBin(t, x, nil), Target{Class: []int{1, 1, 1, 1}, Classes: 3}, Options{MinRows: 1, Rate: 1})
+	sure := Target{Values: dense.MustFromRows([][]float64{{1}, {1}, {1}, {1}}), Classes: 3}
+	f := mustFit(t, mustBin(t, x, nil), sure, Options{MinRows: 1, Rate: 1})
 	if p := predict(t, f, x); p.CheckFinite() != nil || !(p.At(0, 1) > 0.8) {
 		t.Errorf("one class of three: %v", p.Row(0))
 	}
@@ -737,20 +738,17 @@ func TestErrors(t *testing.T) {
 		values[i] = v
 		return values
 	}
-	withClass := classes
-	withClass.Class = append([]int(nil), classes.Class...)
-	withClass.Class[3] = 3
-	negative := classes
-	negative.Class = append([]int(nil), classes.Class...)
-	negative.Class[3] = -1
+	class := func(v float64) Target {
+		c := targetOf(y, 3)
+		c.Values.Set(3, 0, v)
+		return c
+	}
 	weights := func(v float64) Target {
 		w := target
 		w.Weights = make([]float64, 40)
 		w.Weights[5] = v
 		return w
 	}
-	both := classes
-	both.Values = target.Values
 	fit := func(rows []int, t Target, o Options) error {
 		_, err := Fit(context.Background(), b, rows, t, o)
 		return err
@@ -781,20 +779,24 @@ func TestErrors(t *testing.T) {
 		{bin(dense.Matrix[float64]{Rows: 1, Cols: maxWidth + 1, Stride: maxWidth + 1,
 			Data: make([]float64, maxWidth+1)}, nil), dense.ErrShape, "65537"},
 		{bin(dense.MustFromRows([][]float64{{1, 2}, {3, inf}}), nil), dense.ErrNotFinite, "row 1, column 1 is +Inf"},
-		{fit(nil, targetOf(y[:39], 0), Options{}), dense.ErrShape, "39 rows"},
-		{fit(nil, targetOf(y[:39], 3), Options{}), dense.ErrShape, "39 rows"},
-		{fit(nil, Target{}, Options{}), dense.ErrShape, "0 rows"},
+		{fit(nil, targetOf(y[:39], 0), Options{}), dense.ErrShape, "39×1"},
+		{fit(nil, targetOf(y[:39], 3), Options{}), dense.ErrShape, "39×1"},
+		{fit(nil, Target{}, Options{}), dense.ErrShape, "0×0"},
+		{fit(nil, Target{Values: dense.New[float64](40, 0)}, Options{}), dense.ErrShape, "40×0"},
+		{fit(nil, Target{Values: dense.New[float64](40, 2), Classes: 3}, Options{}), dense.ErrShape, "40×2"},
 		{fit(nil, Target{Values: dense.Matrix[float64]{Rows: 40, Cols: 1, Stride: 1}}, Options{}), dense.ErrShape, ""},
-		{fit(nil, targetOf(with(y, 7, nan), 0), Options{}), nil, "row 7, target 0 is NaN"},
-		{fit(nil, targetOf(with(y, 7, -1e31), 0), Options{}), nil, "row 7, target 0 is -1e+31"},
-		{fit(nil, withClass, Options{}), nil, "row 3 has class 3 of 3"},
-		{fit(nil, negative, Options{}), nil, "row 3 has class -1 of 3"},
-		{fit(nil, both, Options{}), nil, "3 classes and 1 columns"},
-		{fit(nil, Target{Class: classes.Class, Classes: 1}, Options{}), nil, "1 classes"},
-		{fit(nil, Target{Class: classes.Class}, Options{}), nil, "0 classes"},
-		{fit(nil, Target{Class: classes.Class, Classes: maxClasses + 1}, Options{}), nil, "4097 classes"},
-		{fit(nil, weights(-1), Options{}), nil, "row 5 has weight -1"},
-		{fit(nil, weights(nan), Options{}), nil, "row 5 has weight NaN"},
+		{fit(nil, targetOf(with(y, 7, nan), 0), Options{}), nil, "row 7 has target NaN"},
+		{fit(nil, targetOf(with(y, 7, -1e31), 0), Options{}), nil, "row 7 has target -1e+31"},
+		{fit(nil, class(3), Options{}), nil, "row 3 has class 3 of 3"},
+		{fit(nil, class(-1), Options{}), nil, "row 3 has class -1 of 3"},
+		{fit(nil, class(0.5), Options{}), nil, "row 3 has class 0.5 of 3"},
+		{fit(nil, class(nan), Options{}), nil, "row 3 has class NaN of 3"},
+		{fit(nil, Target{Values: classes.Values, Classes: 1}, Options{}), nil, "1 classes"},
+		{fit(nil, Target{Values: classes.Values, Classes: -2}, Options{}), nil, "-2 classes"},
+		{fit(nil, Target{Values: classes.Values, Classes: maxClasses + 1}, Options{}), nil, "4097 classes"},
+		{fit(nil, weights(-1), Options{}), nil, "with weight -1"},
+		{fit(nil, weights(nan), Options{}), nil, "with weight NaN"},
+		{fit(nil, weights(inf), Options{}), nil, "with weight +Inf"},
 		{fit(nil, weights(0), Options{}), nil, "0 rows"},
 		{fit(nil, Target{Values: target.Values, Weights: []float64{1}}, Options{}), dense.ErrShape, "1 weights"},
 		{fit([]int{0, 40}, target, Options{}), dense.ErrShape, "row 40"},
@@ -818,7 +820,7 @@ func TestErrors(t *testing.T) {
 		{outOfFold(foldsOf(39, 3), target, Options{}), dense.ErrShape, "39 rows"},
 		{outOfFold(make([]int, 40), target, Options{}), dense.ErrShape, "1 folds"},
 		{outOfFold(with2(foldsOf(40, 3), 9, 40), target, Options{}), dense.ErrShape, "41 folds"},
-		{outOfFold(foldsOf(40, 3), weights(nan), Options{}), nil, "row 5 has weight NaN"},
+		{outOfFold(foldsOf(40, 3), weights(nan), Options{}), nil, "with weight NaN"},
 		{outOfFold(foldsOf(40, 3), target, Options{Rows: 2}), nil, "fold 0"},
 		{f.Predict(dense.New[float64](40, 1), dense.New[float64](40, 2)), dense.ErrShape, "3 columns"},
 		{f.Predict(dense.New[float64](40, 2), x), dense.ErrShape, "1 outputs"},
