@@ -62,6 +62,7 @@ func (c Givens) Sample(m, dim int, l Law, src rand.Source) (Omega, error) {
 
 // givensMatrix is G_T … G_1 P D: P a random permutation, D random signs, G_t a rotation of two rows.
 func givensMatrix(d, rotations int, src rand.Source) dense.Matrix[float64] {
+	// The order of the draws, signs, permutation, rotations, is part of what a seed means.
 	rnd := rand.New(src)
 	signs := make([]float64, d)
 	rng.Signs(signs, src)

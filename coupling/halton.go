@@ -37,7 +37,7 @@ func (c Halton) Sample(m, dim int, l Law, src rand.Source) (Omega, error) {
 		}
 		shift := rnd.Float64()
 		for i := range m {
-			w.Set(i, j, l.quantile(omega.OpenUnit(inverse(i+1)+shift)))
+			w.Set(i, j, l.quantile(omega.OpenUnit(inverse(i+1)+shift))) // index 0 is 0 in every base
 		}
 	}
 	return Omega{Rows: w}, nil

@@ -118,7 +118,7 @@ func (l Law) norms(count, dim int, src rand.Source) []float64 {
 			c[i] = l.norm(dim, src)
 			continue
 		case i%2 == 0:
-			u := rng.Open(src)
+			u := rng.Open(src) // the pair shares one draw: a long row beside a short one
 			c[i] = chiQuantile(dim, u)
 			if i+1 < count {
 				c[i+1] = chiQuantile(dim, 1-u)

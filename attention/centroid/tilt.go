@@ -199,7 +199,7 @@ func meanRow(tab *kern.Table[float32], dst []float32, x dense.Matrix[float32]) {
 // b.w has the keys that the last block sees; those that its own block does not see have the weight 0.
 func (b *tilt) weigh(tab *kern.Table[float32], p *problem, extra []float32) {
 	blocks, all := b.mean.Rows, p.kv.Cols
-	wide := b.starts[blocks-1]
+	wide := b.starts[blocks-1] // the last block sees the most keys: all rows of b.w have its layout
 	seen := int(wide[p.clusters])
 	b.w = buf.Shaped(b.w, blocks, seen)
 	b.top, b.sum = buf.Sized(b.top, blocks), buf.Sized(b.sum, blocks)
@@ -221,10 +221,12 @@ func (b *tilt) weigh(tab *kern.Table[float32], p *problem, extra []float32) {
 			narrow(b.w.Row(i), wide, b.all.Row(i), p.start)
 		}
 	}
+	// Hidden keys are never the largest, and weigh e^−∞ = 0.
 	for i, own := range b.starts {
 		b.hide(b.w.Row(i), own, wide)
 	}
 	tab.RowMax(b.top, b.w)
+	// Ranks are logits, so keys are chosen before b.w holds weights.
 	terms := extra
 	for i, own := range b.starts {
 		if n := int(own[p.clusters]); extra != nil && n < len(p.keys) && b.firstOf(i) {
@@ -237,6 +239,7 @@ func (b *tilt) weigh(tab *kern.Table[float32], p *problem, extra []float32) {
 		b.choose(tab, i, p.spec.keys, terms)
 	}
 	tab.ExpRows(b.sum, b.w, b.top)
+	// Exact keys leave their clusters before these are summed: no key counts twice.
 	for i := range blocks {
 		b.take(p, i)
 	}
@@ -311,7 +314,7 @@ func (b *tilt) choose(tab *kern.Table[float32], i, keys int, extra []float32) {
 func (b *tilt) take(p *problem, i int) {
 	row, count, x := b.w.Row(i), b.count[i*p.clusters:(i+1)*p.clusters], 0
 	own, wide := b.starts[i], b.starts[len(b.starts)-1]
-	for l, j := range b.sel[i] {
+	for l, j := range b.sel[i] { // in ascending order: x only moves forward
 		for own[x+1] <= j {
 			x++
 		}
@@ -512,7 +515,7 @@ func (c *call) slopes(w *worker, s *slope, p *problem, n, part int) {
 		}
 		for at, mine := begin, false; at < m; at++ {
 			j := p.order[(2*at+1)*n/(2*m)]
-			if x := p.found[j]; x != cluster {
+			if x := p.found[j]; x != cluster { // its first sample decides to which part a cluster belongs
 				centre()
 				cluster, mine = x, at*slopeParts/m == part
 				if !mine {
@@ -523,7 +526,7 @@ func (c *call) slopes(w *worker, s *slope, p *problem, n, part int) {
 				take(j)
 			}
 		}
-	} else {
+	} else { // the first n keys are scattered over the order: every part walks all of it
 		cluster, mine := int32(-1), false
 		for at, seen, i := 0, 0, 0; at < m; i++ {
 			j := p.order[i]

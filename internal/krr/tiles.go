@@ -237,7 +237,7 @@ func (s *Kernels) tile(at, i, j int, scratch *[]float32) dense.Matrix[float32] {
 	}
 	block(t, s.r, lo, hi, s.r, j)
 	if i == j {
-		for d := range t.Rows {
+		for d := range t.Rows { // κ(x, x) is 1; block rounds it
 			t.Row(d)[d] = 1
 		}
 	}
