@@ -11,6 +11,7 @@ import (
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/cell"
+	"github.com/randfeat/randfeat/internal/suggest/similar"
 )
 
 // Task is the kind of prediction for a target.
@@ -147,9 +148,7 @@ func (o *LearnOptions) roles(place string, columns []string) ([]*columnLearner, 
 		for _, n := range list.names {
 			j, ok := index[n]
 			if !ok {
-				return nil, &InputError{Place: place, Err: ErrSchema,
-					Detail: fmt.Sprintf("no column %s, named as %s; the columns are %s%s", cell.Quote(n), list.what,
-						cell.QuoteList(columns), nameHint(n, columns))}
+				return nil, &InputError{Place: place, Err: ErrSchema, Detail: noColumn(n, list.what, columns)}
 			}
 			switch r := learners[j].role; r {
 			case asField:
@@ -189,20 +188,20 @@ func (o *LearnOptions) like(place string, learners []*columnLearner, index map[s
 	return nil
 }
 
-// nameHint suggests why a name is not among the columns: other case, no header found, or one column only.
-func nameHint(name string, columns []string) string {
-	for _, c := range columns {
-		if strings.EqualFold(strings.TrimSpace(c), strings.TrimSpace(name)) {
-			return fmt.Sprintf("; %s is spelled otherwise", cell.Quote(c))
-		}
+// noColumn says that a table lacks the column that a user named as something, and which column it may be.
+func noColumn(name, what string, columns []string) string {
+	says := fmt.Sprintf("no column %s, named as %s", cell.Quote(name), what)
+	if near := similar.Nearest(strings.TrimSpace(name), columns); near != "" {
+		return fmt.Sprintf("%s, did you mean %s?", says, cell.Quote(near))
 	}
+	says += "; the columns are " + cell.QuoteList(columns)
 	if n := len(columns); n > 0 && columns[0] == "c1" && columns[n-1] == fmt.Sprint("c", n) {
-		return "; no line of names was found in the file"
+		return says + "; no line of names was found in the file"
 	}
 	if len(columns) == 1 {
-		return "; the names are looked for in the first line that is not empty"
+		return says + "; the names are looked for in the first line that is not empty"
 	}
-	return ""
+	return says
 }
 
 // canonicalise merges the counts of all spellings of a number, unless the values are codes: only digits, some

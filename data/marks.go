@@ -48,10 +48,7 @@ func (c MarkColumns) Read(src Source) (*Marks, error) {
 		}
 		j := slices.Index(columns, name)
 		if j < 0 {
-			return j, &InputError{Place: src.Name(), Err: ErrSchema,
-				Detail: fmt.Sprintf("no column %s, named as %s; the columns are %s%s", cell.Quote(name), what,
-					cell.QuoteList(columns),
-					nameHint(name, columns))}
+			return j, &InputError{Place: src.Name(), Err: ErrSchema, Detail: noColumn(name, what, columns)}
 		}
 		want[j] = Text
 		return j, nil

@@ -118,7 +118,7 @@ func TestBadTables(t *testing.T) {
 	}{
 		{"target.csv", good, `target.csv: no column "z", named as target; the columns are "x", "colour", "y"`,
 			[]string{"--target", "z"}},
-		{"case.csv", good, `"y" is spelled otherwise`, []string{"--target", "Y"}},
+		{"case.csv", good, `named as target, did you mean "y"?`, []string{"--target", "Y"}},
 		{"id.csv", good, `no column "key", named as id`, append(y, "--id", "key")},
 		{"skip.csv", good, `no column "w", named as skipped`, append(y, "--skip", "w")},
 		{"both.csv", good, `both.csv: column "y" is named as target and as id: it can be one of them`,

@@ -152,3 +152,12 @@ def test_seed_of_the_program():
     for f in (randfeat.RandomFeatures, randfeat.RandFeatRegressor, randfeat.RandFeatClassifier,
               randfeat.AnomalyDetector, randfeat.advise, randfeat.attention.calibrate):  # fmt: skip
         assert inspect.signature(f).parameters["random_state"].default == 1, f
+
+
+def test_rbf_is_gaussian():
+    x = np.random.default_rng(3).normal(size=(60, 3))
+    rbf, gaussian = (randfeat.RandomFeatures(32, kernel=k, gamma=0.3).fit_transform(x) for k in ("rbf", "gaussian"))
+    assert np.array_equal(rbf, gaussian)
+    rbf, gaussian = (randfeat.RandFeatRegressor(folds=1, map="exact", bandwidth=1.0, alpha=0.1, kernel=k).fit(x, x[:, 0]).predict(x)
+                     for k in ("rbf", "gaussian"))
+    assert np.array_equal(rbf, gaussian)

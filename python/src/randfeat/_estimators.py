@@ -46,7 +46,7 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     n_components : int
         Largest number of features. Families of sines and cosines have an even number.
     kernel : {"gaussian", "laplace", "matern12", "matern32", "matern52", "softmax"}
-        The kernel to estimate.
+        The kernel to estimate. "rbf" is another name of "gaussian".
     gamma : float or "scale"
         Width: ``exp(-gamma |x-y|²)`` for gaussian, ``exp(gamma x·y)`` for softmax; for the others gamma multiplies the
         distance. "scale" is ``1 / (n_features * X.var())``.
@@ -136,7 +136,7 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             gamma = 1 / (X.shape[1] * variance) if variance > 0 else 1.0
         if not gamma > 0 or not np.isfinite(gamma):
             raise ValueError(f"gamma = {gamma!r}, want a positive number or 'scale'")
-        if self.kernel == "gaussian":
+        if self.kernel in ("gaussian", "rbf"):
             return float(np.sqrt(0.5 / gamma))
         return float(1 / np.sqrt(gamma)) if self.kernel == "softmax" else float(1 / gamma)
 
@@ -171,7 +171,7 @@ _PARAMETERS = """model : str, optional
         How the kernel is computed. None uses the exact kernel for up to 20,000 rows, and the better of random features
         and landmarks beyond.
     kernel : str, optional
-        One of `randfeat.kernels`. None chooses.
+        One of `randfeat.kernels`, or "rbf" for "gaussian". None chooses.
     bandwidth : float, optional
         Bandwidth of the kernel, in units of standardised columns. None chooses.
     alpha : float, optional
@@ -292,7 +292,7 @@ class _Base(BaseEstimator):
             "marks": marks,
             "model": self.model,
             "map": self.map,
-            "kernel": self.kernel,
+            "kernel": "gaussian" if self.kernel == "rbf" else self.kernel,
             "bandwidth": self.bandwidth,
             "lambda": self.alpha,
             "features": self.max_features,
