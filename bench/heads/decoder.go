@@ -127,25 +127,25 @@ type pass struct {
 	lengths []int
 }
 
-// memory returns the function that makes the attention state of a layer.
+// memory returns the function that makes the attention state of a layer, nil for exact attention.
 func (p *pass) memory(m smollm2) func(l int) (decoder.State, error) {
-	c, exact := m.Config(), m.Exact()
+	c := m.Config()
+	if p.method.slots == nil && p.method.tol == 0 {
+		return nil
+	}
 	return func(l int) (decoder.State, error) {
 		var st decoder.State
 		var err error
-		switch a := &p.method; {
-		case a.slots != nil:
+		if a := &p.method; a.slots != nil {
 			st, err = centroid.NewSlots([]centroid.SlotSpec{*a.slots}, 0,
 				attention.Shape{Batch: 1, Heads: c.Heads, Dim: c.HeadDim},
 				attention.Shape{Batch: 1, Heads: c.KVHeads, Dim: c.HeadDim})
-		case a.tol > 0:
+		} else {
 			chosen, err := choose.New(p.learned[a.tol][l])
 			if err != nil {
 				return nil, err
 			}
 			st = p.kept(m, chosen.Forward)
-		default:
-			return exact(l)
 		}
 		return st, err
 	}
