@@ -63,8 +63,7 @@ type shape struct{ heads, kvHeads, dim, ffn int }
 func (m *Model) NewSession(memory func(layer int) (State, error)) (*Session, error) {
 	s := &Session{model: m, work: newWork(m)}
 	if memory == nil {
-		exact := m.exactHeads()
-		memory = func(int) (State, error) { return exact(m.config.Heads, m.config.KVHeads), nil }
+		memory = m.Exact()
 	}
 	for l := range m.blocks {
 		st, err := memory(l)
@@ -74,6 +73,12 @@ func (m *Model) NewSession(memory func(layer int) (State, error)) (*Session, err
 		s.states = append(s.states, st)
 	}
 	return s, nil
+}
+
+// Exact returns the memory of exact attention for one session: for memories that wrap its states.
+func (m *Model) Exact() func(layer int) (State, error) {
+	exact := m.exactHeads()
+	return func(int) (State, error) { return exact(m.config.Heads, m.config.KVHeads), nil }
 }
 
 // exactHeads returns a function that makes the exact states of one session, each for some heads of a layer. Keys and
