@@ -165,10 +165,6 @@ func TestCalibrate(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	found, err := d.CheckNeedles(ctx, ids, 900, 1, []int{8})
-	if err != nil || len(found) != 2 || found[1].Codes != 8 || found[1].Factor != 8 {
-		t.Errorf("%+v, %v", found, err)
-	}
 	if _, err := d.CheckCompact(ctx, ids[:100], 700, 1, nil); err == nil {
 		t.Error("a text of 100 tokens was accepted")
 	}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -121,121 +119,6 @@ func (s *Session) after(ctx context.Context, ids []int32) (loss, seconds float64
 	}
 	sum, count, err := s.Score(ctx, ids)
 	return sum / float64(count), median(times), err
-}
-
-// Retrieval counts how many single facts of a long text the model still finds.
-type Retrieval struct {
-	Context int     `json:"context"`
-	Texts   int     `json:"texts"`
-	Factor  int     `json:"factor"` // 1: the full context
-	Codes   int     `json:"codes"`  // asked for
-	Right   int     `json:"right"`  // codes with all digits right
-	Digits  float64 `json:"digits"` // share of right digits
-}
-
-// needles are the owners of the hidden codes.
-var needles = []string{"Lisbon", "Walter", "the garden", "the library", "Helsinki", "the blue car", "Margaret",
-	"the old bridge"}
-
-// CheckNeedles hides eight four-digit codes in texts of context tokens, spread evenly over ids, and asks for each of
-// them: after the full context (factor 1 in the result) and after compacting it by every factor. A digit counts as
-// right if it is the most probable token after the correct digits before it.
-func (d *Decoder) CheckNeedles(ctx context.Context, ids []int32, context, texts int, factors []int) (
-	[]Retrieval, error) {
-	const reserve = 64 // tokens of a question
-	if context < 512 || texts < 1 || context > len(ids) || context+reserve > d.Context() {
-		return nil, fmt.Errorf("%d texts of %d tokens, want at least 1 of at least 512; %d tokens are given and the model "+
-			"reads at most %d", texts, context, len(ids), d.Context())
-	}
-	out := make([]Retrieval, 1+len(factors))
-	var digits, right = make([]int, len(out)), make([]int, len(out))
-	for i := range texts {
-		at := 0
-		if texts > 1 {
-			at = i * (len(ids) - context) / (texts - 1)
-		}
-		text, ask := d.hide(ids[at:at+context], context, uint64(i))
-		s, err := d.keeping(ctx, text)
-		if err != nil {
-			return nil, err
-		}
-		for j := range out {
-			c := s
-			if j > 0 {
-				c = s.Fork()
-				if err := c.Compact(factors[j-1]); err != nil {
-					return nil, err
-				}
-			}
-			for _, q := range ask {
-				n, of, err := c.Fork().answers(ctx, q[0], q[1])
-				if err != nil {
-					return nil, err
-				}
-				out[j].Codes++
-				digits[j], right[j] = digits[j]+of, right[j]+n
-				if n == of {
-					out[j].Right++
-				}
-			}
-		}
-	}
-	for j := range out {
-		o := &out[j]
-		o.Context, o.Texts, o.Factor, o.Digits = context, texts, 1, float64(right[j])/float64(max(1, digits[j]))
-		if j > 0 {
-			o.Factor = factors[j-1]
-		}
-	}
-	return out, nil
-}
-
-// hide inserts the codes into a text at even distances and returns questions with their answers. The text keeps its
-// length: its end is cut off.
-func (d *Decoder) hide(ids []int32, context int, seed uint64) (text []int32, ask [][2][]int32) {
-	draw := rand.New(rand.NewPCG(seed, 5))
-	var facts [][]int32
-	rest := context
-	for _, name := range needles {
-		code := fmt.Sprintf("%04d", draw.IntN(10000))
-		fact := d.tokens.EncodeText(nil, fmt.Sprintf(" The secret code of %s is %s. ", name, code))
-		facts, rest = append(facts, fact), rest-len(fact)
-		ask = append(ask, [2][]int32{d.tokens.EncodeText(nil, fmt.Sprintf("\n\nThe secret code of %s is", name)),
-			d.tokens.EncodeText(nil, " "+code)})
-	}
-	from := 0
-	for i, fact := range facts {
-		to := (2*i + 1) * rest / (2 * len(facts))
-		text = append(append(text, ids[from:to]...), fact...)
-		from = to
-	}
-	return append(text, ids[from:rest]...), ask
-}
-
-// answers counts the tokens of an answer that contain digits (of) and those of them that are the most probable token
-// after the correct tokens before them (right).
-func (s *Session) answers(ctx context.Context, ask, answer []int32) (right, of int, err error) {
-	if err := s.Read(ctx, ask); err != nil {
-		return 0, 0, err
-	}
-	for _, id := range answer {
-		if strings.ContainsAny(s.decoder.tokens.Stream().Next(id), "0123456789") {
-			of++
-			best := 0
-			for i, x := range s.next {
-				if x > s.next[best] {
-					best = i
-				}
-			}
-			if int32(best) == id {
-				right++
-			}
-		}
-		if err := s.Read(ctx, []int32{id}); err != nil {
-			return 0, 0, err
-		}
-	}
-	return right, of, nil
 }
 
 // median returns the upper median of x. It sorts x in place.

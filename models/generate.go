@@ -99,8 +99,8 @@ func (s *Session) KeepQueries() { s.state.KeepQueries() }
 
 // Compact shrinks the memory of all tokens so far to 1/factor of them, see [decoder.Session.Compact]. Later tokens
 // are remembered exactly. A calibrated decoder (see [Decoder.With]) gives more slots to the heads that lose more;
-// otherwise all heads get the same number. Even a factor of 8 loses some single facts of the text, see
-// [Decoder.CheckNeedles]. Call KeepQueries before the session reads anything.
+// otherwise all heads get the same number. Even a factor of 8 loses some single facts of the text.
+// Call KeepQueries before the session reads anything.
 func (s *Session) Compact(factor int) error {
 	if factor < 1 {
 		return fmt.Errorf("a factor of %d, want at least 1: %w", factor, decoder.ErrCompact)

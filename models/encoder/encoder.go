@@ -9,8 +9,7 @@
 //	err = m.Embed(dst, batch)
 //
 // The sequences of a batch are packed without padding, so the work grows with the number of tokens. A sequence may
-// have at most MaxTokens ids. A [Model] is safe for concurrent use. [Model.With] returns a model with another
-// attention that shares the weights.
+// have at most MaxTokens ids. A [Model] is safe for concurrent use.
 package encoder
 
 import (
@@ -208,12 +207,6 @@ func (m *Model) loadHead(l *loader) {
 		h.out = l.linear(c.Labels, c.Hidden, true, "classifier")
 	}
 	m.head = h
-}
-
-// With returns the model with another attention, see [Options]. Both share the weights.
-func (m *Model) With(attend func(layer int, out, q, k, v attention.Seq[float32], segments []int32) error) *Model {
-	return &Model{config: m.config, kernels: m.kernels, attend: attend, words: m.words, places: m.places, norm: m.norm,
-		bias: m.bias, blocks: m.blocks, last: m.last, head: m.head}
 }
 
 // Config is the shape of the model.

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -95,7 +95,7 @@ files never change. Measure the effect with rfm check, on text that calibrate ha
 				return err
 			}
 			if out == "" {
-				out = models.CalibrationPath(args[0])
+				out = models.CalibrationPath(f.path)
 			}
 			start := time.Now()
 			a, err := m.Decoder.Calibrate(cmd.Context(), ids, passages, func(n int) { e.note("%d passages", n) })
@@ -133,117 +133,62 @@ files never change. Measure the effect with rfm check, on text that calibrate ha
 
 func checkCommand(e *env) *cobra.Command {
 	var f modelFlags
-	var k checkFlags
+	var texts []string
+	var file string
+	var window, count int
+	var factors []int
 	cmd := &cobra.Command{
 		Use:   "check MODEL --text FILE…",
-		Short: "Measure what smaller memories cost in accuracy",
-		Long: `check compares smaller memories with the full one after --context tokens, on text that calibrate has not seen:
-
-  --compact 8   perplexity of the next 512 tokens when the context is compacted to an eighth, relative to the full one
-  --needles     share of the digits found of codes hidden in the context; with --compact also when it is compacted
-
-Without any of them it measures --compact 8.`,
-		Example: `  rfm check smollm2.gguf --text another.txt --compact 8,16 --context 4096 --windows 4
-  rfm check smollm2.gguf --text another.txt --needles --compact 8 --context 2048`,
-		Args: suggest.Args("a model", 1, 1),
+		Short: "Measure what compaction costs in accuracy",
+		Long: `check measures the perplexity of the 512 tokens after a context of --context tokens, when the context is compacted,
+relative to that after the full context. Use text that calibrate has not seen.`,
+		Example: `  rfm check smollm2.gguf --text another.txt --compact 8,16 --context 4096 --windows 4`,
+		Args:    suggest.Args("a model", 1, 1),
 		RunE: do(func(cmd *cobra.Command, args []string) error {
-			if err := k.validate(); err != nil {
-				return err
+			switch {
+			case window != 0 && window < 2:
+				return misused("--context is %d, want 2 or more", window)
+			case count < 1:
+				return misused("--windows is %d, want 1 or more", count)
+			case len(factors) == 0 || slices.Min(factors) < 2:
+				return misused("--compact is %d, want factors of 2 or more", factors)
 			}
 			m, err := f.decoder(args[0])
 			if err != nil {
 				return err
 			}
 			defer m.Close()
-			ids, err := e.tokens(m, k.texts)
+			ids, err := e.tokens(m, texts)
 			if err != nil {
 				return err
 			}
-			return k.run(cmd.Context(), e, m, args[0], ids)
+			d, err := e.calibrated(m.Decoder, file, f.path)
+			if err != nil {
+				return err
+			}
+			if window == 0 {
+				window = min(2048, d.Context()*3/4)
+			}
+			list, err := d.CheckCompact(cmd.Context(), ids, window, count, factors)
+			for _, c := range list {
+				if e.json {
+					err = errors.Join(err, e.object(c))
+					continue
+				}
+				fmt.Fprintf(e.stdout, "%d tokens to 1/%d: perplexity of the next %d × %.4f, at most %.4f in %d texts, "+
+					"expected %.4f; compacted in %.2f of the time of reading; %.1f tokens/s, full %.1f; %.1f of %.1f MB\n",
+					c.Context, c.Factor, c.After, c.Ratio, c.Worst, c.Texts, c.Expected, c.CompactSeconds/c.ReadSeconds,
+					c.GenerateFew, c.GenerateFull, float64(c.BytesFew)/1e6, float64(c.BytesFull)/1e6)
+			}
+			return err
 		}),
 	}
 	f.add(cmd)
 	fl := cmd.Flags()
-	fl.StringArrayVar(&k.texts, "text", nil, "text file to check on; repeatable")
-	fl.StringVar(&k.file, "calibration", "", "`file` of rfm calibrate (default: MODEL.calibration.json if there is one)")
-	fl.IntVar(&k.window, "context", 0, "tokens of a window or a context (default: 2048, or 3/4 of the model's if that is less)")
-	fl.IntSliceVar(&k.factors, "compact", nil, "compact contexts by these factors, such as 8,16")
-	fl.BoolVar(&k.needles, "needles", false, "ask for codes hidden in the context, in full and with --compact")
-	fl.IntVar(&k.count, "windows", 4, "contexts to measure, spread over the text")
+	fl.StringArrayVar(&texts, "text", nil, "text file to check on; repeatable")
+	fl.StringVar(&file, "calibration", "", "`file` of rfm calibrate (default: MODEL.calibration.json if there is one)")
+	fl.IntVar(&window, "context", 0, "tokens of a context (default: 2048, or 3/4 of the model's if that is less)")
+	fl.IntSliceVar(&factors, "compact", []int{8}, "compact contexts by these factors, such as 8,16")
+	fl.IntVar(&count, "windows", 4, "contexts to measure, spread over the text")
 	return cmd
-}
-
-type checkFlags struct {
-	texts         []string
-	file          string
-	window, count int
-	factors       []int
-	needles       bool
-}
-
-func (k *checkFlags) validate() error {
-	switch {
-	case k.window != 0 && k.window < 2:
-		return misused("--context is %d, want 2 or more", k.window)
-	case k.count < 1:
-		return misused("--windows is %d, want 1 or more", k.count)
-	}
-	for _, n := range k.factors {
-		if n < 2 {
-			return misused("--compact has %d, want factors of 2 or more", n)
-		}
-	}
-	return nil
-}
-
-func (k *checkFlags) run(ctx context.Context, e *env, m *models.Model, path string, ids []int32) error {
-	d, err := e.calibrated(m.Decoder, k.file, path)
-	if err != nil {
-		return err
-	}
-	if !k.needles && len(k.factors) == 0 {
-		k.factors = []int{8}
-	}
-	n := k.window
-	if n == 0 {
-		n = min(2048, d.Context()*3/4)
-	}
-	w := e.stdout
-	if k.needles {
-		list, err := d.CheckNeedles(ctx, ids, n, k.count, k.factors)
-		if err != nil {
-			return err
-		}
-		for _, r := range list {
-			if e.json {
-				err = e.object(r)
-			} else {
-				_, err = fmt.Fprintf(w, "needles in %d tokens, 1/%d of the keys: %.3f of the digits, %d of %d codes\n",
-					r.Context, r.Factor, r.Digits, r.Right, r.Codes)
-			}
-			if err != nil {
-				return err
-			}
-		}
-	} else if len(k.factors) > 0 {
-		list, err := d.CheckCompact(ctx, ids, n, k.count, k.factors)
-		if err != nil {
-			return err
-		}
-		for _, c := range list {
-			if e.json {
-				err = e.object(c)
-			} else {
-				_, err = fmt.Fprintf(w, "%d tokens to 1/%d: perplexity of the next %d × %.4f, at most %.4f in %d texts, "+
-					"expected %.4f; compacted in %.2f of the time of reading; "+
-					"%.1f tokens/s, full %.1f; %.1f of %.1f MB\n",
-					c.Context, c.Factor, c.After, c.Ratio, c.Worst, c.Texts, c.Expected, c.CompactSeconds/c.ReadSeconds,
-					c.GenerateFew, c.GenerateFull, float64(c.BytesFew)/1e6, float64(c.BytesFull)/1e6)
-			}
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

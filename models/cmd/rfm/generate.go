@@ -76,7 +76,7 @@ func (f *generateFlags) open(e *env, path string) (*models.Model, error) {
 	if err != nil || f.compact == 1 {
 		return m, err
 	}
-	d, err := e.calibrated(m.Decoder, f.calibration, path)
+	d, err := e.calibrated(m.Decoder, f.calibration, f.path)
 	if err != nil {
 		m.Close()
 		return nil, err
@@ -253,7 +253,7 @@ func askCommand(e *env) *cobra.Command {
 		Long: `ask answers a question about a document. The first call reads the document and writes the session, the state of the
 model after reading, into a file; later calls with the same --session answer at once. The session is not changed by
 questions and works only with the model that wrote it. --compact 8 keeps an eighth of the keys: with 8-bit weights the
-file shrinks to a fifth. Single facts, such as numbers, may be lost; rfm check --needles measures this.`,
+file shrinks to a fifth. Single facts, such as numbers, may be lost.`,
 		Example: `  rfm ask --model smollm2.gguf --read report.txt --session report.rfs "What was decided?"
   rfm ask --session report.rfs "By whom?"`,
 		Args: suggest.Args("a question", 1, 1),
@@ -323,7 +323,7 @@ func openSession(cmd *cobra.Command, e *env, f *generateFlags, session, model, d
 	}
 	s, err := readDocument(cmd, m, text, f.compact)
 	if err == nil {
-		if full, absErr := filepath.Abs(model); absErr == nil { // the session may be used from another folder
+		if full, absErr := filepath.Abs(f.path); absErr == nil { // the session may be used from another folder
 			model = full
 		}
 		err = s.Save(session, model)

@@ -135,7 +135,7 @@ func command(e *env) *cobra.Command {
 serve), cross-encoders rank them (rank). Decoders generate text (generate, chat, ask, perplexity, serve). With --compact they
 remember long texts in fewer keys: calibrate measures how many every head needs, and check what that costs in accuracy.
 
-MODEL is a GGUF file (Llama, SmolLM2, Qwen2, Qwen3, BERT) or a Hugging Face folder with config.json, model.safetensors and
+MODEL is a name that was downloaded by pull, a GGUF file (Llama, SmolLM2, Qwen2, Qwen3, BERT) or a Hugging Face folder with config.json, model.safetensors and
 tokenizer.json (BERT, RoBERTa, MPNet, ModernBERT and models based on them, such as MiniLM, BGE, GTE and E5;
 Llama, Qwen2, Qwen3).
 
@@ -147,7 +147,8 @@ Results go to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 
 	}
 	root.PersistentFlags().BoolVar(&e.json, "json", false, "print one JSON object per line")
 	root.AddCommand(embedCommand(e), searchCommand(e), rankCommand(e), generateCommand(e), chatCommand(e),
-		askCommand(e), perplexityCommand(e), calibrateCommand(e), checkCommand(e), infoCommand(e), serveCommand(e))
+		askCommand(e), perplexityCommand(e), calibrateCommand(e), checkCommand(e), infoCommand(e), serveCommand(e),
+		pullCommand(e), listCommand(e), removeCommand())
 	suggest.Flags(root)
 	return root
 }
@@ -181,6 +182,7 @@ func printable(s string) string {
 type modelFlags struct {
 	precision string
 	prompts   map[string]string
+	path      string // of the model that was opened
 }
 
 func (f *modelFlags) add(cmd *cobra.Command) {
@@ -232,7 +234,11 @@ func (f *modelFlags) open(path string) (*models.Model, error) {
 	default:
 		return nil, misused("--precision %q: want float32 or int8", f.precision)
 	}
-	return models.Open(path, models.Options{Precision: f.precision, Prompts: f.prompts})
+	var err error
+	if f.path, err = modelPath(path); err != nil {
+		return nil, err
+	}
+	return models.Open(f.path, models.Options{Precision: f.precision, Prompts: f.prompts})
 }
 
 // text returns an argument, or stdin for -.
