@@ -244,6 +244,10 @@ func (r *TableRun) Predict(dst, b *data.Block, where func(int) string) error {
 	return r.predict(dst, r.x, b, where)
 }
 
+// Outputs returns the outputs of the last call of Predict: the targets, or the scores of the classes, which are
+// probabilities if the model has them. They are valid until the next call.
+func (r *TableRun) Outputs() dense.Matrix[float64] { return r.y }
+
 // predict is Predict for encoded rows x of the block b.
 func (r *TableRun) predict(dst *data.Block, x dense.Matrix[float64], b *data.Block, where func(int) string) error {
 	m := r.p.model

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -25,9 +26,10 @@ type batcher struct {
 	out       []column // columns of job.out
 	max       int      // most rows of a batch of several jobs
 	workers   int
-	observe   func(rows int)        // called with the rows of each call
-	panicked  func(any)             // called with the value of a panic
-	surprised func([]data.Surprise) // called with the counts of unusual values
+	observe   func(rows int)                                      // called with the rows of each call
+	panicked  func(any)                                           // called with the value of a panic
+	surprised func([]data.Surprise)                               // called with the counts of unusual values
+	watched   func(in *data.Block, outputs dense.Matrix[float64]) // called with the rows of each call
 
 	mu      sync.Mutex
 	queue   []*job // empty while running < workers
@@ -47,6 +49,7 @@ type job struct {
 	in, out *data.Block // out: identifiers, then predictions
 	row     int         // row of err, from 0; −1: unknown
 	err     error
+	watched bool          // the rows are compared with those of the fit
 	done    chan struct{} // has room for one signal, so that serve never blocks
 
 	surprises []surprise
@@ -66,7 +69,8 @@ var errPanicked = errors.New("the prediction panicked")
 // newBatcher opens the predictor for rows with the given columns.
 func newBatcher(p *machine.TablePredictor, columns []string, max int) (*batcher, error) {
 	b := &batcher{predictor: p, columns: columns, max: max, workers: runtime.GOMAXPROCS(0), observe: func(int) {},
-		panicked: func(any) {}, surprised: func([]data.Surprise) {}}
+		panicked: func(any) {}, surprised: func([]data.Surprise) {},
+		watched: func(*data.Block, dense.Matrix[float64]) {}}
 	e, err := b.engine()
 	if err != nil {
 		return nil, err
@@ -212,6 +216,7 @@ func (b *batcher) serve(batch []*job) {
 			j.err = e.predict(j.out, j.in, &j.row)
 			if s := e.take([]*job{j}); j.err == nil {
 				b.surprised(s)
+				b.watch(j, e.run.Outputs())
 			}
 		}
 	} else {
@@ -220,6 +225,13 @@ func (b *batcher) serve(batch []*job) {
 	b.mu.Lock()
 	b.free = append(b.free, e)
 	b.mu.Unlock()
+}
+
+// watch passes the rows of a job on, unless a person tries the model out.
+func (b *batcher) watch(j *job, outputs dense.Matrix[float64]) {
+	if j.watched {
+		b.watched(j.in, outputs)
+	}
 }
 
 // take assigns the surprises of a call to the jobs whose rows they are in, and resets the counts.
@@ -295,6 +307,7 @@ func (b *batcher) together(e *engine, batch []*job) bool {
 	first := 0
 	for _, j := range batch {
 		part(j.out, &e.out, first, j.in.Rows)
+		b.watch(j, e.run.Outputs().RowRange(first, first+j.in.Rows))
 		first += j.in.Rows
 		j.err = nil
 	}

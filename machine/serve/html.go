@@ -32,6 +32,7 @@ type pageView struct {
 	One     bool        // the row in the form fields was sent, not others
 	Answer  *pageAnswer // to this row
 	Fitted  string      // date and program
+	Watch   string      // whether the newest rows are like those of the fit; empty: unknown
 }
 
 // pageInput is the form field for one column.
@@ -157,6 +158,9 @@ func (v *pageView) head(p *page) {
 		p.in("", v.Scores[0].Name+" "+short(v.Scores[0].Value)+", ", "")
 	}
 	p.in("loaded ", v.Info.Loaded, `. <a href="/v1/model">Details</a> · <a href="/openapi.json">OpenAPI</a></p>`+"\n")
+	if v.Watch != "" {
+		p.in("<p id=\"watch\">Newest rows: ", v.Watch, ` <a href="/watch">Details</a></p>`+"\n")
+	}
 }
 
 // manyRows asks for many rows, and shows their predictions.

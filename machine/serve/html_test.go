@@ -51,7 +51,7 @@ func TestPageEscapes(t *testing.T) {
 		t.Error("a text became HTML")
 	}
 	// The page of one row and that of many: whatever is shown is there.
-	if n := strings.Count(text, html.EscapeString(odd)); n != 104 {
+	if n := strings.Count(text, html.EscapeString(odd)); n != 106 {
 		t.Errorf("%d texts", n)
 	}
 	for _, says := range []string{"<td>1 ± 2</td>", "<td>a, b, c, d, e, f, g, h, i, j, k, l, …</td>", "Row 7: ",

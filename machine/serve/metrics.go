@@ -14,6 +14,7 @@ import (
 	process "github.com/VictoriaMetrics/metrics"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/machine/watch"
 )
 
 // metrics are the measurements of one server. There is no global registry, so two servers in a process do not
@@ -21,6 +22,7 @@ import (
 type metrics struct {
 	requests, seconds, inFlight, rows, rejected, panics, reloads, batch, model, loaded *measure
 	surprises, connections                                                             *measure
+	watchP, watchChanged, watchColumns, watchFar, watchRows                            *measure
 
 	all []*measure
 }
@@ -63,6 +65,12 @@ func newMetrics() *metrics {
 		"column", "what")
 	m.model = add("gauge", "randfeat_model_info", "The model that answers.", "kind", "sha256", "task")
 	m.loaded = add("gauge", "randfeat_model_loaded_timestamp_seconds", "When the model was loaded.")
+	m.watchP = add("gauge", "randfeat_watch_p", "Probability of rows as unlike those of the fit, without a change.")
+	m.watchChanged = add("gauge", "randfeat_watch_changed", "1 if the newest rows are unlike those of the fit.")
+	m.watchColumns = add("gauge", "randfeat_watch_changed_columns", "Columns that changed by themselves.")
+	m.watchFar = add("gauge", "randfeat_watch_far_share", "Share of rows far from all rows of the fit.")
+	m.watchRows = add("gauge", "randfeat_watch_rows", "Rows of the last report.")
+	m.watchP.with().set(1)
 	for _, r := range []string{"new", "same", "failed"} {
 		m.reloads.with(r)
 	}
@@ -94,6 +102,24 @@ func (m *metrics) surprised(list []data.Surprise) {
 	for _, s := range list {
 		m.surprises.with(s.Column, s.What).add(float64(s.Rows))
 	}
+}
+
+// watched sets the gauges of a report.
+func (m *metrics) watched(r *watch.Report) {
+	changed, columns := 0.0, 0.0
+	if r.Changed {
+		changed = 1
+	}
+	for _, c := range r.Columns {
+		if c.Changed {
+			columns++
+		}
+	}
+	m.watchP.with().set(r.P)
+	m.watchChanged.with().set(changed)
+	m.watchColumns.with().set(columns)
+	m.watchFar.with().set(r.Far)
+	m.watchRows.with().set(float64(r.Rows))
 }
 
 // measure is a metric family: all series of one name, by the values of its labels. Labels are in the order of

@@ -11,6 +11,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -31,6 +32,7 @@ type loaded struct {
 	spreading sync.Once
 	predicted []float64 // see spread
 
+	watch  *watcher // nil: rows are not watched
 	s      *Server
 	offers func() []string // query parameters that the model supports; computed on first use, because it is slow
 	mu     sync.Mutex
@@ -114,6 +116,9 @@ func (d *loaded) batcher(o machine.TableOptions) (*batcher, error) {
 	}
 	b.observe = func(rows int) { d.s.metrics.batch.with().observe(rowsBuckets, float64(rows)) }
 	b.panicked, b.surprised = d.s.panicked, d.s.metrics.surprised
+	if d.watch != nil {
+		b.watched = func(in *data.Block, y dense.Matrix[float64]) { d.watch.add(b, in, y) }
+	}
 	d.ready[o] = b
 	return b, nil
 }

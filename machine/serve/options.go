@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -53,6 +54,9 @@ type Options struct {
 	// Strict refuses rows that are unlike the training rows: unseen levels, values outside the range, new
 	// missing values, and other values of constant columns. Otherwise they are counted in the metrics.
 	Strict bool
+	// Watch is the number of the newest rows that are compared with those of the fit, if the model has a reference; 0
+	// means 10000, less than 0 none.
+	Watch int
 	// ColumnsMayChange lets Reload accept a model that reads other columns or predicts something else, so that
 	// clients must change. Otherwise such a file is refused and the old model stays.
 	ColumnsMayChange bool
@@ -109,6 +113,7 @@ func (o Options) withDefaults() (Options, error) {
 	if l.Memory < l.Body {
 		return o, fmt.Errorf("limit Memory = %d is less than one body of %d bytes: %w", l.Memory, l.Body, errOptions)
 	}
+	o.Watch = cmp.Or(o.Watch, 10000)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

@@ -55,7 +55,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *fault {
 		return problem(http.StatusForbidden, "cross_origin", "forms of other sites are not answered")
 	}
 	d := s.current.Load()
-	v := &pageView{Text: example(d.model.Schema)}
+	v := &pageView{Text: example(d.model.Schema), Watch: d.watchOf()}
 	var one map[int]string // texts typed into the form fields
 	o := machine.TableOptions{}
 	status := http.StatusOK
@@ -232,6 +232,7 @@ func (s *Server) predictForm(w http.ResponseWriter, r *http.Request, d *loaded, 
 	content := sniff(rows)
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Limits.Time)
 	defer cancel()
+	k.job.watched = false
 	if p := s.predict(ctx, d, f.options, content, rows, typeCSV, k); p != nil {
 		return p
 	}

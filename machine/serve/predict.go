@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/internal/httpd"
@@ -108,6 +109,11 @@ func (s *Server) servePredict(w http.ResponseWriter, r *http.Request) *fault {
 	defer cancel()
 	// One model for the whole request, whatever Reload does meanwhile.
 	d := s.current.Load()
+	if d.watch != nil {
+		began := time.Now()
+		defer func() { d.watch.served.Add(int64(time.Since(began))) }()
+	}
+	k.job.watched = true
 	if p := s.predict(ctx, d, o, content, body.Bytes, accept, k); p != nil {
 		return p
 	}

@@ -42,6 +42,14 @@ func (s *Server) routes() []route {
 				return getOperation(jsonContent("the model", node{"type": "object",
 					"required": []string{"sha256", "kind", "task", "schema", "answers", "options"}}))
 			}},
+		{endpoint: endpoint{reads, "/watch", "whether the newest rows are still like those of the fit"},
+			answer: s.serveWatch, operation: func(*loaded) node {
+				return getOperation(jsonContent("the last report", node{"type": "object",
+					"required": []string{"window", "rows", "looks", "next", "report"}}))
+			}},
+		{endpoint: endpoint{posts, "/feedback",
+			"takes rows with their targets and compares the scores with those of the fit"},
+			answer: s.serveFeedback},
 		{endpoint: endpoint{reads, "/openapi.json", "the OpenAPI description of this interface"},
 			answer: s.serveOpenAPI, operation: func(*loaded) node {
 				return getOperation(jsonContent("OpenAPI 3.1", node{"type": "object",

@@ -379,6 +379,11 @@ func (srv *Server) prepare(file []byte, sum string) (*loaded, error) {
 			d.index[c] = unread
 		}
 	}
+	if srv.o.Watch > 0 {
+		if d.watch, err = newWatcher(m, srv.o.Watch, srv.o.Log, srv.metrics.watched); err != nil {
+			return nil, err
+		}
+	}
 	b, err := d.batcher(machine.TableOptions{})
 	if err != nil {
 		return nil, err

@@ -384,3 +384,12 @@ func (r *Reference) calibrate(s *statistics, total []float64, random *rand.Rand)
 
 // Rows is the number of rows that the reference was made of: all rows of a table, or a sample.
 func (r *Reference) Rows() int64 { return int64(r.rows) }
+
+// Width is the number of columns of encoded rows.
+func (r *Reference) Width() int { return r.schema.Width() }
+
+// Outputs is the number of predictions per row that monitors take; 0 means none.
+func (r *Reference) Outputs() int { return r.out.Count }
+
+// MonitorBytes is the memory of the sums of a monitor.
+func (r *Reference) MonitorBytes() int { return 8 * r.size }

@@ -110,6 +110,28 @@ func ignoring(s *data.Schema, names []string) *data.Schema {
 	return &out
 }
 
+// Encoder encodes the rows of tables as a reference wants them. It belongs to one goroutine.
+type Encoder struct {
+	enc   *data.Encoder
+	width int
+	x     dense.Matrix[float64]
+}
+
+// Encoder matches the columns of a table by name. Targets may be among them.
+func (r *Reference) Encoder(columns []string) (*Encoder, error) {
+	enc, err := r.schema.Encoder(columns, false)
+	return &Encoder{enc: enc, width: r.schema.Width()}, err
+}
+
+// Kinds returns the kinds that the reader must be opened with.
+func (e *Encoder) Kinds() []data.Kind { return e.enc.Kinds() }
+
+// Encode returns the encoded rows of a block, valid until the next call. where names rows in errors.
+func (e *Encoder) Encode(b *data.Block, where func(int) string) (dense.Matrix[float64], error) {
+	e.x = buf.Shaped(e.x, b.Rows, e.width)
+	return e.x, e.enc.Encode(e.x, dense.Matrix[float64]{}, b, where)
+}
+
 // sample is a uniform random sample of the rows of a table.
 type sample struct{ x, encoded, y dense.Matrix[float64] }
 

@@ -46,6 +46,7 @@ type serveFlags struct {
 	float32     bool
 	strict      bool
 	columns     bool
+	watch       int
 	limits      serve.Limits
 }
 
@@ -87,6 +88,7 @@ Logs go to stderr and never contain rows.`,
 	fl.StringVar(&f.key, "tls-key", "", "`file` with the private key (PEM)")
 	fl.BoolVar(&f.strict, "strict", false, "refuse rows unlike those of the training table (unseen levels, numbers out of "+
 		"range, …); otherwise they are counted in /metrics")
+	fl.IntVar(&f.watch, "watch", 10000, "number of the newest `rows` that are compared with those of the fit; 0: none")
 	fl.BoolVar(&f.columns, "allow-other-columns", false, "allow a reload to change the columns that clients must send")
 	fl.BoolVar(&f.float32, "float32", false, "compute in float32: faster, with two to six right digits (fewest for a wide kernel with a small λ)")
 	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
@@ -108,6 +110,9 @@ Logs go to stderr and never contain rows.`,
 		"longest time to wait for current requests when the server stops")
 	return cmd
 }
+
+// leastWindow is the smallest window of --watch: ten parts of 20 rows.
+const leastWindow = 200
 
 // endpoints lists the paths of the server for the help.
 func endpoints() string {
@@ -137,6 +142,9 @@ func runServe(ctx context.Context, env *cli.Env, path string, f *serveFlags) err
 	if err := f.checkLimits(); err != nil {
 		return err
 	}
+	if f.watch != 0 && f.watch < leastWindow {
+		return cli.Misused("--watch is %d, want at least %d rows, or 0 for none", f.watch, leastWindow)
+	}
 	loopback, err := onLoopback(f.address)
 	if err != nil {
 		return err
@@ -154,7 +162,11 @@ func runServe(ctx context.Context, env *cli.Env, path string, f *serveFlags) err
 	defer signal.Stop(again)
 	o := serve.Options{Limits: f.limits, Token: token, OpenMetrics: f.openMetrics,
 		LoopbackHosts: loopback && token == "", Float32: f.float32, Strict: f.strict, ColumnsMayChange: f.columns,
-		Log: log}
+		Watch: f.watch,
+		Log:   log}
+	if f.watch == 0 {
+		o.Watch = -1
+	}
 	// TLS reads the certificate through a pointer at every handshake, so a reload needs no new listener.
 	pair := &certificate{cert: f.cert, key: f.key}
 	if f.cert != "" {
