@@ -1,5 +1,6 @@
 """Interrupts, forks, leaks, imports: what a process with the library does."""
 
+import io
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import randfeat
+from randfeat._lib import Bar
 
 
 def python(code, **kwargs):
@@ -150,3 +152,12 @@ def test_interrupt_is_quick():
     p.send_signal(signal.SIGINT)
     p.wait(timeout=20)
     assert time.monotonic() - start < 0.7 and b"KeyboardInterrupt" in p.stderr.read()
+
+
+def test_bar_has_no_share_of_a_search():
+    out = io.StringIO()
+    out.isatty = lambda: True
+    bar = Bar(out)
+    bar("choose", 21, 21)
+    bar("score", 5, 10)
+    assert "choose" in out.getvalue() and "100 %" not in out.getvalue() and "50 %" in out.getvalue()

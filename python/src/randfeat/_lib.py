@@ -293,6 +293,8 @@ class Bar:
                 self.stage = stage
                 print(f"randfeat: {stage}, after {time.monotonic() - self.start:.1f} s", file=self.out, flush=True)
             return
+        if stage == "choose":  # how many trials come is not known
+            total = 0
         share = min(1.0, done / total) if total > 0 else 0.0
         part = int(20 * share)
         s = f"{stage:<10}[{'#' * part}{'.' * (20 - part)}]"

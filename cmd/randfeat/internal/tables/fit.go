@@ -559,7 +559,7 @@ func fitWithProgress(ctx context.Context, env *cli.Env, src data.Source, o tabul
 				fmt.Fprintf(env.Stderr, "\r\x1b[K%s …", stage)
 			}
 		}
-		bar.Total = int(total) // stages learn the total as they go
+		bar.Total = stageTotal(stage, total) // stages learn the total as they go
 		bar.At(int(done))
 	}
 	o.Warn = func(text string) {
@@ -578,16 +578,26 @@ func fitWithProgress(ctx context.Context, env *cli.Env, src data.Source, o tabul
 	return tabular.Fit(ctx, src, o)
 }
 
+const stageChoose = "choose"
+
 // fitStage returns the progress display of a stage; most stages count rows.
 func fitStage(env *cli.Env, stage string) *cli.Progress {
 	unit := "rows"
 	switch stage {
-	case "choose":
+	case stageChoose:
 		unit = "trials"
 	case "steps":
 		unit = "steps"
 	}
 	return env.Progress(stage, 0).WithRate(unit)
+}
+
+// stageTotal is the total that is shown of a stage; 0: none. How many trials a search needs shows only at its end.
+func stageTotal(stage string, total int64) int {
+	if stage == stageChoose {
+		return 0
+	}
+	return int(total)
 }
 
 // explain adds the remedy to an error.

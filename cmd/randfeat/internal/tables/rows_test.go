@@ -18,6 +18,12 @@ func TestProgressOfRows(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
+	if n := stageTotal("choose", 21); n != 0 {
+		t.Errorf("the total of a search is %d, want none", n)
+	}
+	if n := stageTotal("score", 21); n != 21 {
+		t.Errorf("the total of a stage is %d, want 21", n)
+	}
 	dir := t.TempDir()
 	put := func(name, text string) string {
 		path := filepath.Join(dir, name)
