@@ -86,7 +86,7 @@ func (f *Forest) UnmarshalBinary(b []byte) error {
 		g.columns[j] = column{used: s.Used, levels: s.Levels, cuts: cuts[:size:size]}
 		cuts = cuts[size:]
 	}
-	if what := g.check(); what != "" || len(body)+len(cuts) > 0 || h.Fingerprint != [32]byte{} {
+	if what := g.check(); what != "" || len(body)+len(cuts) > 0 {
 		return fmt.Errorf("trees: %s: %w", cmp.Or(what, "too many numbers"), ErrCorrupt)
 	}
 	*f = g
@@ -97,11 +97,11 @@ func (f *Forest) UnmarshalBinary(b []byte) error {
 func (f *Forest) check() string {
 	scores := len(f.start)
 	switch classes := f.classes; {
-	case scores < 1, len(f.columns) < 1, len(f.columns) > maxWidth:
+	case scores < 1, len(f.columns) < 1:
 		return "no outputs or columns"
-	case classes > maxClasses, classes == 1, classes == 2 && scores != 1, classes > 2 && classes != scores:
+	case classes == 1, classes == 2 && scores != 1, classes > 2 && classes != scores:
 		return "classes"
-	case len(f.trees)%scores != 0, len(f.values) != len(f.nodes)+len(f.trees):
+	case len(f.values) != len(f.nodes)+len(f.trees):
 		return "sizes"
 	}
 	for _, v := range f.values {
@@ -124,7 +124,7 @@ func (f *Forest) check() string {
 		if t+1 < len(f.trees) {
 			end = int(f.trees[t+1])
 		}
-		if t == 0 && first != 0 || int(first) >= end || end > len(f.nodes) || end-int(first) >= maxLeaves {
+		if t == 0 && first != 0 || int(first) >= end || end > len(f.nodes) {
 			return "trees"
 		}
 		for _, n := range f.nodes[first:end] { // all keep the last leaf, so a row always has one

@@ -74,14 +74,11 @@ func (s *search) scan(h []packed, left packed, lambda float64, b best) best {
 	return b
 }
 
-// gain returns the gain of b over no split.
+// gain returns the gain of b over no split. It is negative if there is no prefix.
 func (s *search) gain(b best, lambda float64) float64 {
 	g, h := s.total.g(), s.total.h()
-	t, without := h+2*lambda, g*g/(h+s.lambda)
-	if gain := float64(b.num/b.den*t) + g*g/t - without; gain > 1e-9*without { // more than rounding
-		return gain
-	}
-	return 0
+	t := h + 2*lambda
+	return float64(b.num/b.den*t) + g*g/t - g*g/(h+s.lambda)
 }
 
 // numbers returns the gain of the best split into low and high bins, and stores the low ones if left is not nil.

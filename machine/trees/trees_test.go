@@ -211,6 +211,12 @@ func TestForestEqualsDefinition(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("classes=%d/values=%d", c.classes, c.values), func(t *testing.T) {
 			x, levels, y := table(uint64(c.classes), 300, 4, c.values)
+			if c.values == 12 { // many unequal levels
+				r := rand.New(rand.NewPCG(2, 2))
+				for i := range x.Rows {
+					x.Set(i, 3, math.Floor(50*r.Float64()*r.Float64()))
+				}
+			}
 			target := targetOf(y, c.classes)
 			if c.weights {
 				for i := range y {
@@ -441,7 +447,16 @@ func TestWeightsAreRepetitions(t *testing.T) {
 			repeated[i] = y[r]
 		}
 		o := Options{Trees: 5, MinRows: 1, Leaves: 6, Rate: 0.3, Rows: 1, Columns: 1}
-		got := predict(t, mustFit(t, mustBin(t, x, levels), target, o), x)
+		f := mustFit(t, mustBin(t, x, levels), target, o)
+		all := make([]int, len(y))
+		for i := range all {
+			all[i] = i
+		}
+		g, err := Fit(t.Context(), mustBin(t, x, levels), all, target, o)
+		if err != nil || !slices.Equal(f.values, g.values) {
+			t.Errorf("%d classes: all rows by number give another forest: %v", classes, err)
+		}
+		got := predict(t, f, x)
 		want := predict(t, mustFit(t, mustBin(t, x.Pick(rows), levels), targetOf(repeated, classes), o), x)
 		for i, v := range got.Data {
 			if math.Abs(v-want.Data[i]) > 1e-5 {
@@ -488,25 +503,45 @@ func TestEarlyStopping(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows, _ := choose(nil, l)
-	held, chosen := draw(streamOf(o.Seed, heldStream), rows, 60)
+	_, chosen := draw(streamOf(o.Seed, heldStream), rows, 60)
 	f := mustFit(t, b, targetOf(noise, 0), o)
 	if want := l.start(chosen); f.start[0] != want[0] {
 		t.Errorf("starts at %v, the rows that are not set aside at %v", f.start[0], want[0])
 	}
-	loss := func(trees int) (sum float64) {
-		g := *f
-		g.columns = slices.Clone(f.columns)
-		g.finish(trees)
-		p := predict(t, &g, x)
-		for _, r := range held {
-			sum += l.of(r, p.Row(int(r)))
+	// The rounds that lower the loss are found on the forest of all patience; a fit stops at the first gap.
+	gaps := 0
+	for _, y := range [][]float64{noise, y} {
+		for seed := range uint64(6) {
+			o.Seed, o.Rate, o.Trees = seed, 0.3, 100
+			o.Patience = 100
+			f := mustFit(t, b, targetOf(y, 0), o)
+			held, _ := draw(streamOf(seed, heldStream), rows, 60)
+			l, _ := newLoss(targetOf(y, 0), len(y))
+			want, lowest := 0, math.Inf(1)
+			for trees := 1; trees <= f.Trees(); trees++ {
+				g := *f
+				g.columns = slices.Clone(f.columns)
+				g.finish(trees)
+				p, sum := predict(t, &g, x), 0.0
+				for _, r := range held {
+					sum += l.of(r, p.Row(int(r)))
+				}
+				if trees-want > 4 {
+					gaps++
+					break
+				}
+				if sum < lowest {
+					want, lowest = trees, sum
+				}
+			}
+			o.Patience = 4
+			if got := mustFit(t, b, targetOf(y, 0), o); got.Trees() != want {
+				t.Errorf("seed %d: %d trees, want %d", seed, got.Trees(), want)
+			}
 		}
-		return sum
 	}
-	for trees := range f.Trees() {
-		if loss(trees) < loss(f.Trees()) && trees > 0 {
-			t.Errorf("%d trees have a lower loss than %d", trees, f.Trees())
-		}
+	if gaps == 0 || gaps == 12 {
+		t.Errorf("%d of 12 fits have a gap: the test shows one side alone", gaps)
 	}
 }
 
@@ -662,14 +697,36 @@ func TestDraws(t *testing.T) {
 			t.Errorf("tree %d has %d columns, want 2 of 4", k, len(used))
 		}
 	}
+	for i := range x.Rows { // columns without choice are not drawn
+		copy(x.Row(i)[1:], []float64{7, math.NaN(), 7})
+	}
+	f = mustFit(t, mustBin(t, x, levels), targetOf(y, 0), Options{Trees: 20, Columns: 0.25})
+	for k, first := range f.trees[1:] {
+		if first < f.trees[k]+2 {
+			t.Errorf("tree %d has no split: a constant column was drawn", k)
+		}
+	}
+	// Each round draws other rows: all of them are learned in the end.
+	own, value := dense.New[float64](60, 1), make([]float64, 60)
+	for i := range value {
+		own.Set(i, 0, float64(i/3))
+		value[i] = float64(i / 3 * 7 % 5)
+	}
+	f = mustFit(t, mustBin(t, own, nil), targetOf(value, 0), Options{MinRows: 1, Leaves: 20, Rows: 0.4, Rate: 0.3})
+	for i, v := range predict(t, f, own).Data {
+		if math.Abs(v-value[i]) > 0.05 {
+			t.Errorf("row %d is %v, want %v: it was never drawn", i, v, value[i])
+		}
+	}
 }
 
 // Bins have about equal numbers of rows, frequent values a bin of their own, and cuts between neighbours.
 func TestBins(t *testing.T) {
 	x := dense.New[float64](20000, 2)
-	next := math.Nextafter(1, 2)
+	next := math.Nextafter(1, 2) // and the mean of next and after rounds to after
+	after := math.Nextafter(next, 2)
 	for i := range x.Rows {
-		x.Set(i, 1, []float64{1, next, -math.MaxFloat64, math.MaxFloat64}[i%4])
+		x.Set(i, 1, []float64{next, after, -math.MaxFloat64, math.MaxFloat64}[i%4])
 		if i%2 == 0 {
 			x.Set(i, 0, float64(i))
 		}
@@ -863,5 +920,52 @@ func BenchmarkPredict(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*n), "µs/row")
 		})
+	}
+}
+
+// Sums of packed derivatives are those of the derivatives, up to rounding, without overflow.
+func TestUnits(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	for _, c := range []struct {
+		name string
+		row  func(i int) derivative
+	}{
+		{"all positive", func(int) derivative { return derivative{3, 1} }},
+		{"all negative", func(int) derivative { return derivative{-1e-9, 1e9} }},
+		{"one row alone", func(i int) derivative { return derivative{float64(1 - min(i, 1)), 1e-30} }},
+		{"mixed", func(int) derivative { return derivative{r.NormFloat64(), r.Float64()} }},
+		{"no gradient", func(int) derivative { return derivative{0, 2} }},
+		{"nothing", func(int) derivative { return derivative{} }},
+	} {
+		const n = 50000
+		var total, size derivative
+		rows := make([]derivative, n)
+		for i := range rows {
+			d := c.row(i)
+			rows[i] = d
+			total.g, total.h = total.g+d.g, total.h+d.h
+			size.g, size.h = size.g+math.Abs(d.g), size.h+d.h
+		}
+		unit := unitsFor(n, size)
+		var sum packed
+		for _, d := range rows {
+			p := pack(d, unit)
+			if p.h() < 1 {
+				t.Fatalf("%s: a row without Hessian", c.name)
+			}
+			sum += p
+		}
+		if math.IsInf(unit.g, 0) || math.IsInf(unit.h, 0) {
+			t.Errorf("%s: units %v", c.name, unit)
+		}
+		if g := sum.g() / unit.g; !(math.Abs(g-total.g) <= 1e-4*size.g+1e-300) {
+			t.Errorf("%s: gradients add up to %v, want %v", c.name, g, total.g)
+		}
+		if h := sum.h() / unit.h; total.h > 0 && !(math.Abs(h-total.h) <= 1e-4*total.h) {
+			t.Errorf("%s: Hessians add up to %v, want %v", c.name, h, total.h)
+		}
+		if total.h == n && sum.h() != n*unit.h {
+			t.Errorf("%s: %v rows have %v units of %v", c.name, n, sum.h(), unit.h)
+		}
 	}
 }
