@@ -101,7 +101,7 @@ func TestFitModels(t *testing.T) {
 		{numbers + " --target y --model gp --quick", machine.Regression, machine.KindGP},
 		{numbers + " --target y --model smoother --quick", machine.Regression, machine.KindSmoother},
 		{numbers + " --model density --skip y", machine.Unsupervised, machine.KindDensity},
-		{classes + " --target y", machine.Classification, machine.KindRidge},
+		{classes + " --target y --quick", machine.Classification, machine.KindRidge},
 		{classes + " --target y --model logistic --class-weight balanced --quick", machine.Classification,
 			machine.KindLogistic},
 		{classes + ` --target y --model logistic --class-weight {"no":3} --quick`, machine.Classification,
