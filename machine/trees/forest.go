@@ -114,20 +114,14 @@ func (f *Forest) add(scores []float64, stride, t int, bins []uint8, height int, 
 	if t+1 < len(f.trees) {
 		end = int(f.trees[t+1])
 	}
-	nodes, values := f.nodes[f.trees[t]:end], f.values[int(f.trees[t])+t:]
-	for len(rows) > 0 {
-		var gone [len(numbers)]uint64 // leaves
-		some := rows[:min(len(rows), len(gone))]
-		for _, n := range nodes {
-			left, column := &f.sets[n.Set], bins[int(n.Column)*height:]
-			for k, r := range some {
-				gone[k] |= ^n.Keep &^ -uint64(left.has(column[r]))
-			}
+	nodes, values, sets := f.nodes[f.trees[t]:end], f.values[int(f.trees[t])+t:], f.sets
+	for _, r := range rows {
+		kept := ^uint64(0)
+		for i := range nodes {
+			n := &nodes[i]
+			kept &= n.Keep | -uint64(sets[n.Set].has(bins[int(n.Column)*height+int(r)]))
 		}
-		for k, r := range some {
-			scores[int(r)*stride] += float64(values[bits.TrailingZeros64(^gone[k])])
-		}
-		rows = rows[len(some):]
+		scores[int(r)*stride] += float64(values[bits.TrailingZeros64(kept)])
 	}
 }
 
