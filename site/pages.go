@@ -46,6 +46,7 @@ var listed = []page{
 	{part: howto, title: "Memory, checkpoints, serving", source: "docs/machines.md", path: "howto/serving.html",
 		sections: []string{"Memory", "Checkpoints", "Model file", "Serving"}},
 	{part: howto, title: "Tables: worked examples", source: "docs/tables.md", path: "howto/tables.html"},
+	{part: howto, title: "Watching a model", source: "docs/watch.md", path: "howto/watch.html"},
 	{part: howto, title: "Attention", source: "docs/attention.md", path: "howto/attention.html"},
 	{part: howto, title: "Choose an estimator", source: "docs/advise.md", path: "howto/advise.html"},
 	{part: howto, title: "Beyond one machine", source: "docs/scale.md", path: "howto/scale.html"},

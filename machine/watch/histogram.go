@@ -11,11 +11,14 @@ type Histogram struct {
 	Old, New []float64 // share of rows in every bin or level
 }
 
-// histogramLevels is the number of levels that a picture shows.
-const histogramLevels = 8
+// Sizes of a picture.
+const (
+	histogramLevels = 8
+	histogramBins   = 8 // within the range of the fit
+)
 
-// Histogram returns the distribution of a column of a report. Numbers have bins that hold about equally many rows of
-// the fit; missing values are left out.
+// Histogram returns the distribution of a column of a report. Bins of numbers hold about equally many rows of the fit;
+// values beyond its range are in a bin at either end, and missing values are left out.
 func (m *Monitor) Histogram(c Column) Histogram {
 	r, f := m.r, &m.r.fields[c.field]
 	s := &r.schema.Fields[c.field]
@@ -24,16 +27,21 @@ func (m *Monitor) Histogram(c Column) Histogram {
 	var h Histogram
 	if len(f.edges) > 0 && s.Kind != data.Boolean {
 		na, nb := max(1, sum(a[:last])), max(1, sum(b[:last]))
-		for k, e := range f.edges {
-			h.Edges = append(h.Edges, s.Mean+e*s.Scale)
-			if k > 0 {
-				h.Old, h.New = append(h.Old, a[k]/na), append(h.New, b[k]/nb)
-			}
+		at := func(e float64) float64 { return s.Mean + e*s.Scale }
+		low, high := at(f.edges[0]), at(f.edges[len(f.edges)-1])
+		beyond := (high - low) / histogramBins
+		if b[0] > 0 {
+			h.Edges, h.Old, h.New = append(h.Edges, low-beyond), append(h.Old, 0), append(h.New, b[0]/nb)
 		}
-		// Rows beyond the range are shown at its ends.
-		if n := len(h.Old); n > 0 {
-			h.New[0] += b[0] / nb
-			h.New[n-1] += b[last-1] / nb
+		h.Edges = append(h.Edges, low)
+		step := (len(f.edges)-2)/histogramBins + 1
+		for k := 1; k < len(f.edges); k += step {
+			end := min(k+step, len(f.edges))
+			h.Edges = append(h.Edges, at(f.edges[end-1]))
+			h.Old, h.New = append(h.Old, sum(a[k:end])/na), append(h.New, sum(b[k:end])/nb)
+		}
+		if b[last-1] > 0 {
+			h.Edges, h.Old, h.New = append(h.Edges, high+beyond), append(h.Old, 0), append(h.New, b[last-1]/nb)
 		}
 		return h
 	}

@@ -84,6 +84,8 @@ type Expected struct {
 	High  float64 `json:"high"`  // upper end
 	// AtFit is the score on rows that the fit had not seen.
 	AtFit float64 `json:"at_fit"`
+	// Beyond says that many rows are far from all rows of the fit: there nothing is known about the errors.
+	Beyond bool `json:"beyond,omitempty"`
 }
 
 // Shift is the mean prediction of a target or the mean probability of a class.
@@ -92,6 +94,9 @@ type Shift struct {
 	Value float64 `json:"value"`  // on the new rows
 	AtFit float64 `json:"at_fit"` // mean of the target, or share of the class
 }
+
+// mostFar is the share of rows far from the fit above which its errors say little about the rows.
+const mostFar = 0.2
 
 // z95 is the 97.5 % quantile of the standard normal law.
 const z95 = 1.959963984540054
@@ -109,7 +114,8 @@ func (m *Monitor) expected() (list []Expected) {
 			fit = 0
 		}
 		sd := math.Sqrt(variance + fit*fit)
-		e := Expected{Name: name, Value: value, Low: value - z95*sd, High: value + z95*sd, AtFit: at.Value}
+		e := Expected{Name: name, Value: value, Low: value - z95*sd, High: value + z95*sd, AtFit: at.Value,
+			Beyond: m.sums[m.r.atFar] > mostFar*m.rows}
 		if e.Low = max(e.Low, 0); name == "accuracy" {
 			e.High = min(e.High, 1)
 		}

@@ -74,7 +74,7 @@ func (m *Monitor) Report(level float64) (*Report, error) {
 		return cmp.Or(cmp.Compare(a.P, b.P), -cmp.Compare(math.Abs(a.Effect), math.Abs(b.Effect)))
 	})
 	if out.Changed && c.pairs <= level {
-		out.Relation = m.relation(c.pair)
+		out.Relation = m.relation(c.pair, holm(ps), level)
 	}
 	out.Expected, out.Predictions = m.expected(), m.shifts()
 	out.Text = out.sentence()
@@ -84,7 +84,12 @@ func (m *Monitor) Report(level float64) (*Report, error) {
 // sentence is the verdict.
 func (r *Report) sentence() string {
 	if !r.Changed {
-		return fmt.Sprintf("No change: %s look like those of the fit (p = %s).", rows(r.Rows), probability(r.P))
+		level := ""
+		if r.P <= DefaultLevel {
+			level = fmt.Sprintf("; the level is %s", probability(r.Level))
+		}
+		return fmt.Sprintf("No change: %s look like those of the fit (p = %s%s).", rows(r.Rows), probability(r.P),
+			level)
 	}
 	var names []string
 	for _, c := range r.Columns {
@@ -212,14 +217,21 @@ func moment(sums []float64, n float64) (mean, sd float64) {
 	return mean, math.Sqrt(max(0, sums[1]/n-mean*mean))
 }
 
-// relation describes how the relation of a pair of columns changed.
-func (m *Monitor) relation(k int) string {
+// relation describes how the relation of a pair of columns changed; it is empty if one of them changed by itself.
+func (m *Monitor) relation(k int, ps []float64, level float64) string {
 	r := m.r
 	p := r.pairs[k]
+	for k, f := range r.fields {
+		for _, c := range []encoded{r.columns[p.a], r.columns[p.b]} {
+			if f.first <= c.col && c.col <= f.indicator && ps[k] <= level {
+				return ""
+			}
+		}
+	}
 	at := func(sums []float64, n float64) float64 {
 		a, sa := moment(sums[r.atColumns+2*p.a:], n)
 		b, sb := moment(sums[r.atColumns+2*p.b:], n)
-		return (sums[r.atPairs+2*k]/n - a*b) / max(sa*sb, 1e-9)
+		return min(max((sums[r.atPairs+2*k]/n-a*b)/max(sa*sb, 1e-9), -1), 1)
 	}
 	names := r.schema.Names()
 	return fmt.Sprintf("the relation of `%s` and `%s` (correlation %.2f, was %.2f)", names[r.columns[p.a].col],

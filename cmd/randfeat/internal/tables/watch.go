@@ -246,8 +246,12 @@ func (r *WatchResult) print(w io.Writer) error {
 	if more > 0 {
 		fmt.Fprintf(w, "and %s\n", count(more, "further column"))
 	}
-	for _, line := range r.consequences() {
-		fmt.Fprintf(w, "\n%s\n", line)
+	lines := r.consequences()
+	if len(lines) > 0 {
+		fmt.Fprintln(w)
+	}
+	for _, line := range lines {
+		fmt.Fprintln(w, line)
 	}
 	return nil
 }
@@ -262,7 +266,11 @@ func (r *WatchResult) consequences() (lines []string) {
 			digits(e.Value), digits(e.Low), digits(e.High), digits(e.AtFit)))
 	}
 	if len(r.Expected) > 0 && r.Changed {
-		lines = append(lines, "It holds if only the columns changed, and not how the target depends on them.")
+		if r.Expected[0].Beyond {
+			lines = append(lines, "Do not rely on it: many rows are far from all rows of the fit.")
+		} else {
+			lines = append(lines, "It holds if only the columns changed, and not how the target depends on them.")
+		}
 	}
 	for _, s := range r.Scores {
 		lines = append(lines, "With targets: "+s.Text+".")
