@@ -158,7 +158,7 @@ func TestPredictionsHoldWhereGiven(t *testing.T) {
 	if testing.Short() {
 		t.Skip("thousands of draws")
 	}
-	const d, length, draws = 8, 32, 40
+	const d, length, draws = 8, 48, 40
 	for _, c := range []struct {
 		f        family.Family
 		lo, hi   float64 // of measured over predicted
@@ -173,7 +173,7 @@ func TestPredictionsHoldWhereGiven(t *testing.T) {
 	} {
 		given, withheld := 0, 0
 		for _, m := range []int{16, 64} {
-			for _, size := range []float64{0.3, 0.4, 0.6, 1} {
+			for _, size := range []float64{0.3, 0.4, 0.6, 0.8, 1} {
 				q, k, v := randomSeq[float64](1, 1, length, d, size, 0.1, 1), randomSeq[float64](1, 1, length, d, size,
 					-0.1, 2),
 					randomSeq[float64](1, 1, length, 5, 1, 0.3, 3)
