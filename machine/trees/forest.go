@@ -45,7 +45,7 @@ func (f *Forest) Outputs() int { return max(f.classes, len(f.start)) }
 
 // Predict predicts the rows of x, which has the columns of the table of the fit: values, or a probability for each
 // class. NaN is missing. dst has the rows of x and a column for each output; a wrong shape is an error that wraps
-// dense.ErrShape. Up to 64 rows allocate nothing.
+// dense.ErrShape. Up to 64 rows of up to 8192 values allocate nothing.
 func (f *Forest) Predict(dst, x dense.Matrix[float64]) error {
 	if x.Check() != nil || dst.Check() != nil || x.Cols != len(f.columns) || dst.Rows != x.Rows ||
 		dst.Cols != f.Outputs() {
@@ -92,6 +92,9 @@ func (f *Forest) block(dst, x dense.Matrix[float64]) {
 
 // predict sets the given rows of dst; bins has columns of so many rows.
 func (f *Forest) predict(dst dense.Matrix[float64], bins []uint8, height int, rows []int32) {
+	if len(rows) == 0 {
+		return
+	}
 	for _, r := range rows {
 		copy(dst.Row(int(r)), f.start)
 	}

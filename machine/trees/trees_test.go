@@ -633,6 +633,7 @@ func TestPredictRows(t *testing.T) {
 	for _, classes := range []int{0, 2, 4} {
 		f := mustFit(t, b, targetOf(y, classes), Options{Trees: 20})
 		all := predict(t, f, x)
+		predict(t, f, x.RowRange(0, 0))
 		for i := range x.Rows {
 			row := predict(t, f, x.RowRange(i, i+1))
 			sum := 0.0
