@@ -23,22 +23,28 @@ type attend func(layer int, out, q, k, v seq) error
 type headInputs struct{ q, k, v, out seq }
 
 // minilm is all-MiniLM-L6-v2. Its embedding of a text is the mean over the positions of the last layer.
-type minilm struct{ *encoder.Model }
+type minilm struct {
+	*encoder.Model
+	attend *attend // of the run
+}
 
 func loadMiniLM(folder string) (minilm, error) {
 	f, err := safetensors.Open(filepath.Join(folder, "minilm"))
 	if err != nil {
 		return minilm{}, err
 	}
-	m, err := encoder.New(f, encoder.Options{})
-	return minilm{m}, err
+	m := minilm{attend: new(attend)}
+	m.Model, err = encoder.New(f, encoder.Options{Attention: func(l int, out, q, k, v seq, _ []int32) error {
+		return (*m.attend)(l, out, q, k, v)
+	}})
+	return m, err
 }
 
 // run returns the embedding of a passage, with f as the attention of every layer.
 func (m minilm) run(ids []int32, f attend) ([]float32, error) {
 	dst := dense.New[float32](1, m.Dim())
-	attend := func(l int, out, q, k, v seq, _ []int32) error { return f(l, out, q, k, v) }
-	err := m.With(attend).Embed(dst, [][]int32{ids})
+	*m.attend = f
+	err := m.Embed(dst, [][]int32{ids})
 	return dst.Data, err
 }
 
