@@ -3,7 +3,6 @@ package trees_test
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/machine/trees"
@@ -35,14 +34,14 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	rows := dense.MustFromRows([][]float64{{3, 0}, {30, 0}, {30, 2}, {math.NaN(), 2}})
+	rows := dense.MustFromRows([][]float64{{3, 0}, {30, 0}, {30, 2}})
 	prices := dense.New[float64](rows.Rows, forest.Outputs())
 	if err := forest.Predict(prices, rows); err != nil {
 		fmt.Println(err)
 		return
 	}
-	for i := range 3 {
-		fmt.Printf("%.1f\n", prices.At(i, 0))
+	for _, price := range prices.Data {
+		fmt.Printf("%.1f\n", price)
 	}
 	// Output:
 	// 10.0
