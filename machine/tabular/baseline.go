@@ -14,146 +14,131 @@ import (
 // linearWidth is the largest number of columns of the linear model: its sums are a square matrix of this size.
 const linearWidth = 2048
 
-// baselines are simple methods, scored fold by fold beside the model.
-type baselines struct {
-	methods []*baseline
-	kernel  *machine.Losses
-}
-
-type baseline struct {
-	name, about string
-	parts       []*machine.Evaluation
-	losses      *machine.Losses
-	lost        bool // it could not be fitted to a fold
-}
-
-func newBaselines(j *job) (*baselines, error) {
-	if !j.o.Compare {
-		return nil, nil
-	}
-	simple := &baseline{name: "mean", about: "the mean target of the other folds"}
-	if j.task == machine.Classification {
-		simple = &baseline{name: "most frequent class",
-			about: "the most frequent class of the other folds; probabilities are their frequencies"}
-	}
-	b := &baselines{methods: []*baseline{simple, {name: "linear",
-		about: "ridge regression on the encoded columns, penalty by generalised cross-validation"}}}
-	var err error
-	if b.kernel, err = machine.NewLosses(j.task, j.outputs); err != nil {
+// compare scores simple methods on the rows that state the score of the model, fitted without the same folds.
+func (f *frame) compare(m *machine.Model, all []unseen, log *journal) ([]Compared, error) {
+	d := &dealt{u: all[0], weights: f.scoreWeights(all[0].rows)}
+	d.y, d.pred, d.variance = f.original(all[0])
+	plain := *m
+	plain.Calibration = nil
+	if err := f.calibrate(&plain, []*dealt{d}); err != nil {
 		return nil, err
 	}
-	for _, m := range b.methods {
-		if m.losses, err = machine.NewLosses(j.task, j.outputs); err != nil {
-			return nil, err
-		}
-	}
-	return b, nil
-}
-
-// fold fits the methods to the rows of sub and scores them on the fold that m is scored on.
-func (b *baselines) fold(sub *job, m *machine.Model, fold foldSource, weights shares) error {
-	plain := sub.withSchema(unweighted(sub.schema)) // columns in their own units, not in those of a kernel
-	rows, err := plain.trainingRows(sub.src)
-	if err != nil {
-		return err
-	}
-	sums := newLinearSums(min(plain.schema.Width(), linearWidth+1), sub.outputs)
-	first := int64(0)
-	err = rows.Each(sub.o.Block, func(x, y dense.Matrix[float64]) error {
-		t := indicators(sub.task, sub.outputs, y)
-		for i := range x.Rows {
-			w := 1.0
-			if sub.weights != nil {
-				w = sub.weights[first+int64(i)]
-			}
-			sums.add(x.Row(i), t.Row(i), w)
-		}
-		first += int64(x.Rows)
-		return sub.ctx.Err()
-	})
-	if err != nil {
-		return err
-	}
-	linear, ok := sums.solve()
-	if !ok {
-		b.methods[1].lost = true
-	}
-	reads := *m
-	reads.Schema = unweighted(m.Schema)
-	held, err := machine.ModelRows(fold, &reads, true, nil)
-	if err != nil {
-		return err
-	}
-	// Of a kind with probabilities, scores of classes count as probabilities if they are, as in machine.Losses.
-	kinds := machine.KindsOf(sub.task)
-	kind := kinds[max(0, slices.IndexFunc(kinds, func(k machine.Kind) bool {
-		info, err := k.Info()
-		return err == nil && info.Probabilities
-	}))]
-	evals := make([]*machine.Evaluation, len(b.methods))
-	for i := range evals {
-		evals[i] = machine.NewEvaluation(kind, sub.task, sub.outputs)
-	}
-	var pred dense.Matrix[float64]
-	err = held.Each(sub.o.Block, func(x, y dense.Matrix[float64]) error {
-		w := weights.next(y.Rows)
-		for i, one := range b.methods {
-			if one.lost {
-				continue
-			}
-			pred = dense.New[float64](x.Rows, sub.outputs)
-			for r := range x.Rows {
-				copy(pred.Row(r), sums.mean)
-				if i == 1 {
-					linear.add(pred.Row(r), x.Row(r))
-				}
-			}
-			if err := evals[i].AddWeighted(y, pred, dense.Matrix[float64]{}, w); err != nil {
-				return err
-			}
-			if err := one.losses.Add(y, pred); err != nil {
-				return err
-			}
-		}
-		return sub.ctx.Err()
-	})
-	for i, one := range b.methods {
-		one.parts = append(one.parts, evals[i])
-	}
-	return err
-}
-
-// compared returns the scores of the kernel machine and of all methods on the scored rows. parts are those of the
-// kernel machine.
-func (b *baselines) compared(j *job, parts []*machine.Evaluation, log *journal) ([]Compared, error) {
 	about := "models without the rows that they are scored on"
-	if n := j.total; !j.deal.grouped() && !j.deal.ordered() && !j.thins(n) && !j.subsamples(n) {
-		about = fmt.Sprintf("models of %.3g %% of the rows, scored on other rows", 100-100/float64(j.o.Folds))
+	if f.plain() && d.u.folds > 1 {
+		about = fmt.Sprintf("models of %.3g %% of the rows, scored on other rows", 100-100/float64(d.u.folds))
 	}
-	if j.deal.marks != nil && j.deal.marks.Weight != nil {
+	if f.deal.marks != nil && f.deal.marks.Weight != nil {
 		about += "; differences ignore the weights of rows"
 	}
-	_, scores, err := scoresOf(j, parts)
+	parts, err := f.evaluations(m, d)
+	if err != nil {
+		return nil, err
+	}
+	_, scores, err := f.scoresOf(parts)
+	if err != nil {
+		return nil, err
+	}
+	likely := d.pred
+	if d.likely.Rows > 0 {
+		likely = d.likely
+	}
+	kernel, err := f.lossesOf(d.y, likely)
 	if err != nil {
 		return nil, err
 	}
 	out := []Compared{{Name: "kernel", About: about, Scores: scores}}
-	for _, one := range b.methods {
-		if one.lost {
+	simple := Compared{Name: "mean", About: "the mean target of the other folds"}
+	if f.classes() {
+		simple = Compared{Name: "most frequent class",
+			About: "the most frequent class of the other folds; probabilities are their frequencies"}
+	}
+	for i, c := range []Compared{simple, {Name: "linear",
+		About: "ridge regression on the encoded columns, penalty by generalised cross-validation"}} {
+		pred, ok := f.linear(d.u, i == 1)
+		if !ok {
 			log.note("no linear model to compare with: more than %d encoded columns", linearWidth)
 			continue
 		}
-		_, scores, err := scoresOf(j, one.parts)
+		of := unseen{rows: d.u.rows, fold: d.u.fold, folds: d.u.folds, pred: pred}
+		e := &dealt{u: of, weights: d.weights}
+		e.y, e.pred, _ = f.original(of)
+		if c.Scores, err = f.simpleScores(e); err != nil {
+			return nil, err
+		}
+		losses, err := f.lossesOf(e.y, e.pred)
 		if err != nil {
 			return nil, err
 		}
-		kernel, err := one.losses.Differences(b.kernel)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", one.name, err)
+		if c.Kernel, err = losses.Differences(kernel); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.Name, err)
 		}
-		out = append(out, Compared{Name: one.name, About: one.about, Scores: scores, Kernel: kernel})
+		out = append(out, c)
 	}
 	return out, nil
+}
+
+func (f *frame) lossesOf(y, pred matrix) (*machine.Losses, error) {
+	l, err := machine.NewLosses(f.task, f.outputs)
+	if err == nil {
+		err = l.Add(y, pred)
+	}
+	return l, err
+}
+
+// simpleScores scores predictions as those of a kind with probabilities, if scores of classes are some.
+func (f *frame) simpleScores(d *dealt) ([]machine.Score, error) {
+	kinds := machine.KindsOf(f.task)
+	kind := kinds[max(0, slices.IndexFunc(kinds, func(k machine.Kind) bool {
+		info, err := k.Info()
+		return err == nil && info.Probabilities
+	}))]
+	parts := make([]*machine.Evaluation, d.u.folds)
+	for at := range d.u.rows {
+		e := &parts[d.u.fold[at]]
+		if *e == nil {
+			*e = machine.NewEvaluation(kind, f.task, f.outputs)
+		}
+		var w []float64
+		if d.weights != nil {
+			w = d.weights[at : at+1]
+		}
+		if err := (*e).AddWeighted(rowOf(d.y, at), rowOf(d.pred, at), matrix{}, w); err != nil {
+			return nil, err
+		}
+	}
+	_, scores, err := f.scoresOf(slices.DeleteFunc(parts, func(e *machine.Evaluation) bool { return e == nil }))
+	return scores, err
+}
+
+// linear predicts rows by the mean target of the rows outside their fold, and with a linear model of the columns if
+// asked. It returns false if there are too many columns.
+func (f *frame) linear(u unseen, columns bool) (matrix, bool) {
+	out := dense.New[float64](len(u.rows), f.outputs)
+	for k := range u.folds {
+		if !slices.Contains(u.fold, k) {
+			continue
+		}
+		x := f.base(k)
+		sums := newLinearSums(min(x.Cols, linearWidth+1), f.outputs)
+		_, from := f.rows(0, k)
+		for _, i := range from {
+			sums.add(x.Row(i), f.s.t.Row(i), f.s.weight(i))
+		}
+		model, ok := sums.solve()
+		if columns && !ok {
+			return out, false
+		}
+		for at, i := range u.rows {
+			if u.fold[at] != k {
+				continue
+			}
+			copy(out.Row(at), sums.mean)
+			if columns {
+				model.add(out.Row(at), x.Row(i))
+			}
+		}
+	}
+	return out, true
 }
 
 // linearSums are the sums of least squares, centred at the means of columns and targets.

@@ -24,7 +24,7 @@ import (
 // A checkpoint is a safetensors container. Its metadata are
 //
 //	format    "randfeat checkpoint"
-//	version   "4"
+//	version   "5"
 //	source    {"columns":[…],"contents":…,"size in bytes":…}: see sourceIdentity
 //	options   the options that matter to the result, by name
 //	state     see checkpointState
@@ -45,7 +45,7 @@ import (
 // anything that changes the result of the same options, needs a new version.
 const (
 	checkpointFormat  = "randfeat checkpoint"
-	checkpointVersion = 4
+	checkpointVersion = 5
 )
 
 // checkpointShare limits the time spent on writing. The next checkpoint waits for this multiple of the time of the last
@@ -399,7 +399,7 @@ func (c *checkpoint) write() error {
 
 // snapshot returns the container with the present state.
 func (c *checkpoint) snapshot() (*tensorfile.File, error) {
-	s := checkpointState{Schema: c.of.schema, Base: c.of.base, Summary: c.of.summary, Decision: c.of.d,
+	s := checkpointState{Schema: c.of.f.schema, Base: c.of.base, Summary: c.of.summary, Decision: c.of.d,
 		Stages: c.log.stages}
 	if i := slices.IndexFunc(s.Stages, func(s Stage) bool { return s.Name == stageFit }); i >= 0 {
 		s.Stages = s.Stages[:i] // the stage starts again

@@ -125,8 +125,8 @@ func TestInterruptedFitHasTheSameBytes(t *testing.T) {
 			model, report := outcome(t, m, r)
 			o.Checkpoint, o.CheckpointEvery = filepath.Join(t.TempDir(), "c"), time.Nanosecond
 			stops, rows, from := 0, map[int64]bool{}, 0
-			// 22 calls more every time: the fit always gets farther than the time before.
-			for at := 7; ; at += 22 {
+			// 13 calls more every time: the fit always gets farther than the time before.
+			for at := 7; ; at += 13 {
 				m, r, from = stopAt(t, src, o, at)
 				if m != nil {
 					break
@@ -146,7 +146,7 @@ func TestInterruptedFitHasTheSameBytes(t *testing.T) {
 			if !bytes.Equal(gotReport, report) {
 				t.Errorf("another report:\n%s\nwant\n%s", gotReport, report)
 			}
-			if stops < 2 || r.Resumed == 0 || from >= calls+22 {
+			if stops < 2 || r.Resumed == 0 || from >= calls+13 {
 				t.Errorf("%d stops, %d rows resumed, checkpoints at rows %v", stops, r.Resumed, rows)
 			}
 			if err := RemoveCheckpoint(o.Checkpoint); err != nil {

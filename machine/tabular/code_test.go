@@ -176,7 +176,8 @@ func TestCodesTellSubjectsApart(t *testing.T) {
 	if got < 0.8 || len(c.Trials) < 4 || c.Given {
 		t.Errorf("R² %.3f with %+v", got, c)
 	}
-	if s := r.Scores[1]; math.Abs(s.Value-got) > 0.08 {
+	// Codes that are learned without two folds are worse than those of the model, never better.
+	if s := r.Scores[1]; s.Value > got+0.05 || s.High < got-0.02 {
 		t.Errorf("stated R² %.3f, on new rows %.3f", s.Value, got)
 	}
 	o.Learn.Numeric = []string{"subject_id"}

@@ -179,3 +179,14 @@ func evaluate(t testing.TB, m *machine.Model, src data.Source) []machine.Score {
 	}
 	return e.Scores()
 }
+
+// stairs are rows whose target has jumps.
+func stairs(n int, seed uint64) *numbers {
+	r := rand.New(rand.NewPCG(seed, 4))
+	s := &numbers{names: []string{"a", "b", "y"}}
+	for range n {
+		a, b := r.Float64(), r.Float64()
+		s.rows = append(s.rows, []float64{a, b, math.Floor(4*a) + 2*float64(int(4*b)%2) + 0.1*r.NormFloat64()})
+	}
+	return s
+}

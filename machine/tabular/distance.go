@@ -17,14 +17,14 @@ const medianPairs = 4096
 // equal.
 //
 // The distance is that of the kernel: the sum of absolute differences for the Laplace kernel.
-func medianDistance(s *sample, kind kernel.Kind, seed uint64) float64 {
-	n := uint64(s.len())
+func medianDistance(x matrix, kind kernel.Kind, seed uint64) float64 {
+	n := uint64(x.Rows)
 	far := make([]float64, 0, medianPairs)
 	for i := range uint64(medianPairs) {
 		a, b := rng.Mix64(seed^pairLabel^rng.Mix64(2*i))%n, rng.Mix64(seed^pairLabel^rng.Mix64(2*i+1))%n
 		sum := 0.0
-		y := s.x.Row(int(b))
-		for j, v := range s.x.Row(int(a)) {
+		y := x.Row(int(b))
+		for j, v := range x.Row(int(a)) {
 			if kind == kernel.Laplace {
 				sum += math.Abs(v - y[j])
 			} else {

@@ -19,36 +19,30 @@
 //
 // # One fit, from top to bottom
 //
-// A fit has five stages. Each stage is a function of the results of earlier stages, and changes none of them:
+// A fit is a pipeline of values. Each is a function of the values before it, and changes none of them:
 //
-//	learn columns   learn.go     pass 1: learnTable returns a job, everything known before the first choice: the
-//	                             columns, the task, the kind of model, folds and row weights.
-//	draw a sample   sample.go    pass 2: job.take returns a random sample of the rows, in memory, ordered by fold.
-//	choose          choose.go    searchAll tries settings on the sample and returns a decision, plain data.
-//	fit             final.go     pass 3: fitAll returns the model of all rows with the settings of the decision,
-//	                             calibrated on out-of-fold predictions (outoffold.go).
-//	score           score.go     scoreFolds fits again without each fold, and returns scores and residuals on it.
-//	                             These widen prediction intervals (intervals.go).
+//	columns   learn.go                 pass 1: learnTable returns a job, everything known before the first choice: the
+//	                                   columns, the task, the kind of model, how rows are dealt, and their weights.
+//	frame     frame.go, sample.go      pass 2: rows in memory, all or a sample, with the fold of each.
+//	trials    candidate.go,            one out-of-fold prediction of every row for every [Candidate]
+//	          evaluate.go, columns.go
+//	choice    search.go, features.go,  the best candidates and the rules that decided, with their figures
+//	          choose.go
+//	model     exact.go, final.go       pass 3: fitted to all rows
+//	stated    state.go, unseen.go      scores, probabilities and intervals from rows predicted by models that have not
+//	                                   seen them
 //
-// fit.go calls the stages in this order and puts report and model together. The first three are begin (foldfit.go),
-// which every fit without a fold calls, too. It returns a chosen: the job with the columns as chosen, and the decision.
-// From there on a checkpoint (checkpoint*.go) stores the results. Notes and times go to a journal (report.go).
+// fit.go calls them in this order. A checkpoint (checkpoint*.go) stores columns, choice and sums. Notes and times go to
+// a journal (report.go).
 //
-// # The search
+// # Trials
 //
-// A chooser (chooser.go) holds the state of one search. searchAll chooses the scaling of columns first (scaling.go,
-// widths.go). A learned metric (metric*.go, floatfit.go) competes with the result of the rest of the search; if it
-// scores better, the rest is searched again with it. Then:
+// A Candidate is plain data. evaluator.evaluate is the only way to judge one: squared loss predicts all folds from one
+// factorisation (kernelfit.go), everything that is learned from targets is learned again in every fold. A search
+// applies rules (search.go); each proposes alternatives to the best candidate so far, and states the figures by which
+// it decided. Candidates are tried on few rows first. Features are tried by sums of folds (sumtrial.go).
 //
-//   - The exact kernel of few rows is searched by exact.go with kernels.go (few.go below 200 rows). With more rows,
-//     far.go chooses again. Beyond its limit, the exact kernel of a part of the rows competes with landmarks
-//     (contest.go).
-//   - Random features are searched one choice after the other: families.go, bandwidth.go, features.go, nystrom.go,
-//     penalty.go, logistic.go.
-//
-// Every search tries settings through one of the try*.go files. Each of them predicts rows with models that have not
-// seen those rows; trial.go compares the scores. None of these scores is reported as the score of the model. The
-// search of a scored fold tries only what the search on all rows took, and the standard alternatives (guide.go).
+// Groups and times only change how rows are dealt to folds (folds.go).
 //
 // # Determinism
 //

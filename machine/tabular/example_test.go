@@ -67,8 +67,8 @@ func ExampleFit() {
 	}
 	// Output:
 	// model: ridge
-	// scaling: standard
 	// map: exact
+	// kernel: gaussian
 	// RMSE below 1.5: true
 	// 70
 	// 35

@@ -11,11 +11,11 @@ import (
 )
 
 // Fit fits a model to a table. It reads the table several times: once to learn the columns, once to draw a sample for
-// the choices, once to fit, and all of this again to score.
+// the choices, and, unless an exact kernel keeps all rows, once to fit.
 //
 // Memory does not grow with the number of rows, with one exception: an exact kernel of at most 12,000 rows (20,000 with
-// Marks) needs 8n² bytes. Least squares on features holds 3 matrices of 8F² bytes, or 2K + 3 if folds choose λ, besides
-// the sample with its features and a few blocks (docs/machines.md, "Memory").
+// Marks) needs 8n² bytes. Least squares on features holds 3 matrices of 8F² bytes, or 2K + 3 if folds are kept apart,
+// besides the sample with its features and a few blocks (docs/machines.md, "Memory").
 //
 // The same table, options and seed give the same model at any GOMAXPROCS.
 func Fit(ctx context.Context, src data.Source, o Options) (*machine.Model, *Report, error) {
@@ -37,9 +37,9 @@ func Fit(ctx context.Context, src data.Source, o Options) (*machine.Model, *Repo
 	return m, &r, nil
 }
 
-// fitTable runs the stages and puts their results together.
+// fitTable runs the stages: columns, frame, trials and choice, model, statement.
 func fitTable(in job, log *journal, file *checkpoint) (_ *machine.Model, r Report, err error) {
-	c, err := begin(in, nil, log, file)
+	c, err := begin(in, log, file)
 	if err != nil {
 		return nil, r, err
 	}
@@ -48,44 +48,60 @@ func fitTable(in job, log *journal, file *checkpoint) (_ *machine.Model, r Repor
 	if err != nil {
 		return nil, r, err
 	}
-	s, err := scoreFolds(c, log)
-	if err != nil {
+	var s stated
+	if err := log.stage(c.job, stageScore, func() (int64, error) {
+		s, err = f.state()
+		return c.d.Rows, err
+	}); err != nil {
 		return nil, r, err
-	}
-	c.noteQuick(log, len(s.evals))
-	stated := f.stated
-	if len(s.evals) > 0 {
-		if err := log.timed(stageScore, c.d.Rows, func() (err error) {
-			stated, err = s.state(c.job, f.model, f.left)
-			return err
-		}); err != nil {
-			return nil, r, err
-		}
 	}
 	f.restore()
-	if err := setGroups(c.job, f.model, s.groups, log); err != nil {
-		return nil, r, err
+	if c.o.Quick {
+		log.note("quick: candidates were tried on fewer rows")
 	}
-	r = c.report(f.choices, stated, log)
-	r.Compared = s.compared
+	r = c.report(f.choices, s, log)
 	c.describeCodes(&r)
 	f.model.History = r.history()
 	return f.model, r, f.model.Validate()
 }
 
-// noteQuick says what Options.Quick left out.
-func (c *chosen) noteQuick(log *journal, scored int) {
-	if !c.o.Quick {
-		return
+// begin learns the columns, draws the sample and chooses. A checkpoint exists only after all choices are made, so a
+// resumed fit draws the same sample again and starts with the fit of all rows.
+func begin(in job, log *journal, file *checkpoint) (*chosen, error) {
+	j, was, err := learnTable(in, log, file)
+	if err != nil {
+		return nil, err
 	}
-	text := "quick: fewer settings were tried, on fewer rows"
-	if c.lossOpen(c.d.Rows) {
-		text += "; squares were the only loss"
+	var s *sample
+	var n int64
+	err = log.stage(j, stageSample, func() (_ int64, err error) {
+		s, n, err = j.takeSample(j.src, stageSample)
+		return n, err
+	})
+	if err != nil {
+		return nil, err
 	}
-	if scored == 1 && len(c.scoredParts()) > 1 {
-		text += "; one fold was scored"
+	var c *chosen
+	if was != nil {
+		c = chosenOf(newFrame(j, s), was.d)
+		c.was = was
+	} else {
+		err = log.stage(j, stageChoose, func() (int64, error) {
+			c, err = decide(j, s, n)
+			return int64(s.len()), err
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	log.note("%s", text)
+	if c.rows, err = c.trainingRows(c.src); err != nil {
+		return nil, err
+	}
+	file.keep(c)
+	if was == nil {
+		file.save(true) // at once: a kill would lose all choices
+	}
+	return c, nil
 }
 
 // describeCodes replaces what was noted about columns before they got codes.
@@ -123,8 +139,8 @@ func (c *chosen) describeCodes(r *Report) {
 // report builds the report of a fit from the choices, the scores and the journal.
 func (c *chosen) report(choices []Choice, s stated, log *journal) Report {
 	return Report{Source: c.src.Name(), Summary: c.summary, Rows: c.d.Rows, Width: c.schema.Width(), Kind: c.kind,
-		Task: c.task, Outputs: c.outputs, Choices: choices, Scores: s.scores, ScoredOn: s.on, Curve: s.curve,
-		Confusion: s.confusion, Metric: c.d.Metric, Notes: log.notes, Seed: c.o.Seed, Stages: log.stages,
+		Task: c.task, Outputs: c.outputs, Choices: choices, Scores: s.scores, ScoredOn: s.on, Confusion: s.confusion,
+		Compared: s.compared, Metric: c.d.Metric, Notes: log.notes, Seed: c.o.Seed, Stages: log.stages,
 		Resumed: log.resumed}
 }
 

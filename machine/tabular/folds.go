@@ -46,14 +46,6 @@ func (d *dealer) parts(k int) int {
 	return k
 }
 
-// first returns the first part that is scored.
-func (d *dealer) first() int {
-	if d.ordered() {
-		return 1
-	}
-	return 0
-}
-
 // of returns the part of row i; parts is a result of the method parts. It fills the cache of deals, so only one
 // goroutine may call it at a time.
 func (d *dealer) of(i int64, parts int) int {
@@ -153,9 +145,8 @@ func (d *dealer) groups() int {
 	return n
 }
 
-// settle checks the groups or times before any fold is dealt. Inside a cross-validation, a part of the table may
-// have only one group or one time; its choices are then made as if the rows had no marks.
-func (d *dealer) settle(name string, o *Options, inner bool) error {
+// settle checks the groups or times before any fold is dealt.
+func (d *dealer) settle(name string, o *Options) error {
 	few := func(format string, args ...any) error {
 		return fmt.Errorf("%s: %s: %w", name, fmt.Sprintf(format, args...), machine.ErrNoRows)
 	}
@@ -163,8 +154,6 @@ func (d *dealer) settle(name string, o *Options, inner bool) error {
 	case d.grouped():
 		n := d.groups()
 		switch {
-		case n < 2 && inner:
-			d.marks = &data.Marks{Weight: d.marks.Weight}
 		case n < 2:
 			return few("column %q has one group: there is none to hold out", o.Marks.Group)
 		case n < o.Folds:
@@ -172,10 +161,7 @@ func (d *dealer) settle(name string, o *Options, inner bool) error {
 		}
 	case d.ordered():
 		n := len(d.deal(d.parts(max(o.Folds, 2))).from)
-		switch {
-		case n < 1 && inner:
-			d.marks = &data.Marks{Weight: d.marks.Weight}
-		case n < 1:
+		if n < 1 {
 			return few("column %q has the same time in nearly all rows: nothing comes after it", o.Marks.Time)
 		}
 	}
@@ -210,13 +196,11 @@ func priority(seed uint64, i int64) uint64 {
 	return rng.Mix64(seed ^ sampleLabel ^ rng.Mix64(uint64(i)))
 }
 
-// Labels separate the uses of one seed: the ASCII of folds, sample, pairs, exact, thin and contest. Changing a label
+// Labels separate the uses of one seed: the ASCII of folds, sample, pairs and exact. Changing a label
 // changes every result.
 const (
-	foldLabel    = 0x666f6c6473
-	sampleLabel  = 0x73616d706c65
-	pairLabel    = 0x7061697273
-	exactLabel   = 0x6578616374
-	thinLabel    = 0x7468696e
-	contestLabel = 0x636f6e74657374
+	foldLabel   = 0x666f6c6473
+	sampleLabel = 0x73616d706c65
+	pairLabel   = 0x7061697273
+	exactLabel  = 0x6578616374
 )

@@ -4,27 +4,23 @@ import (
 	"fmt"
 
 	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/machine"
 )
 
 // groupResiduals holds the residuals of rows by the level of the column Options.IntervalBy.
 type groupResiduals map[string]*machine.Residuals
 
-func (g *groupResiduals) add(group string, y, pred, variance dense.Matrix[float64], weights []float64) {
-	if *g == nil {
-		*g = groupResiduals{}
+func (g groupResiduals) add(group string, y, pred, variance matrix, weights []float64) {
+	if g[group] == nil {
+		g[group] = new(machine.Residuals)
 	}
-	if (*g)[group] == nil {
-		(*g)[group] = new(machine.Residuals)
-	}
-	(*g)[group].Add(y, pred, variance, weights)
+	g[group].Add(y, pred, variance, weights)
 }
 
-// checkIntervalBy refuses columns that intervals cannot go by. A fold may lack the column, so folds are not checked.
+// checkIntervalBy refuses columns that intervals cannot go by.
 func checkIntervalBy(j *job) error {
 	by := j.o.IntervalBy
-	if by == "" || j.inner {
+	if by == "" {
 		return nil
 	}
 	bad := func(format string, args ...any) error {
@@ -63,56 +59,28 @@ func levelOf(fd *data.Field, at int, x []float64) string {
 	return ""
 }
 
-// groupsOf returns the groups of rows of the sample, given by their numbers in the table. It returns nil if
-// intervals do not go by a column.
-func (j *job) groupsOf(s *sample, rows []int64) []string {
-	fd, at := fieldNamed(j.schema, j.o.IntervalBy)
-	if j.o.IntervalBy == "" || fd == nil {
-		return nil
-	}
-	place := make(map[int64]int, len(s.rows))
-	for i, r := range s.rows {
-		place[r] = i
-	}
-	out := make([]string, len(rows))
-	for i, r := range rows {
-		if p, ok := place[r]; ok {
-			out[i] = levelOf(fd, at, s.x.Row(p))
-		}
-	}
-	return out
-}
-
-// addRows adds rows by their level of the column, if the schema encodes it.
-func (g *groupResiduals) addRows(by string, s *data.Schema, x, y, pred, variance dense.Matrix[float64],
-	weights []float64) {
-	fd, at := fieldNamed(s, by)
-	if by == "" || fd == nil {
+// addGroups adds the residuals of rows by their level of the column.
+func (f *frame) addGroups(g groupResiduals, d *dealt, weights []float64) {
+	fd, at := fieldNamed(f.schema, f.o.IntervalBy)
+	if f.o.IntervalBy == "" || fd == nil {
 		return
 	}
-	for i := range x.Rows {
+	for r, i := range d.u.rows {
 		var w []float64
 		if weights != nil {
-			w = weights[i : i+1]
+			w = weights[r : r+1]
 		}
-		g.add(levelOf(fd, at, x.Row(i)), y.RowRange(i, i+1), pred.RowRange(i, i+1), rowOf(variance, i), w)
+		g.add(levelOf(fd, at, f.s.x.Row(i)), rowOf(d.y, r), rowOf(d.pred, r), rowOf(d.variance, r), w)
 	}
-}
-
-// rowOf returns row i of a matrix, or the matrix itself if it has no columns.
-func rowOf(m dense.Matrix[float64], i int) dense.Matrix[float64] {
-	if m.Cols == 0 {
-		return m
-	}
-	return m.RowRange(i, i+1)
 }
 
 // setGroups gives the model its intervals by group.
-func setGroups(j *job, m *machine.Model, groups groupResiduals, log *journal) error {
-	if j.o.IntervalBy == "" || j.inner || m.Residuals.IsEmpty() {
+func (f *frame) setGroups(m *machine.Model, groups groupResiduals, log *journal) error {
+	if f.o.IntervalBy == "" || m.Residuals.IsEmpty() {
 		return nil
 	}
-	fd, _ := fieldNamed(j.schema, j.o.IntervalBy)
+	m.Schema = f.schema
+	fd, _ := fieldNamed(f.schema, f.o.IntervalBy)
 	list := make([]*machine.Residuals, len(fd.Levels))
 	few := 0
 	for l, name := range fd.Levels {
@@ -124,5 +92,5 @@ func setGroups(j *job, m *machine.Model, groups groupResiduals, log *journal) er
 		log.note("%d of the %d levels of %s have fewer than %d rows held out: their prediction intervals are those of all rows",
 			few, len(fd.Levels), fd.Name, machine.LeastGroup)
 	}
-	return m.SetGroups(j.o.IntervalBy, list)
+	return m.SetGroups(f.o.IntervalBy, list)
 }

@@ -95,11 +95,26 @@ func TestRidgeProbabilities(t *testing.T) {
 	}
 }
 
+// heldFrame are rows of classes with their predictions, in one deal.
+func heldFrame(pred, y matrix, weights, worth []float64) (*frame, []*dealt) {
+	f := &frame{job: &job{task: machine.Classification, outputs: pred.Cols, deal: newDealer(0, nil)},
+		s: &sample{x: dense.New[float64](y.Rows, 1), y: y, weighted: weights != nil}}
+	f.o.ClassWeights = worth
+	if weights != nil {
+		f.s.y = dense.New[float64](y.Rows, 2)
+		for i, w := range weights {
+			f.s.y.Set(i, 0, y.At(i, 0))
+			f.s.y.Set(i, 1, w)
+		}
+	}
+	u := unseen{rows: seq(y.Rows), fold: make([]int, y.Rows), folds: 1, pred: pred}
+	return f, []*dealt{{u: u, y: y, pred: pred}}
+}
+
 // Log loss is that of probabilities calibrated by other rows. Scores that are wrong in every fifth row and right in
 // those between are right in 0.8, and all rows together say so; those between are sure, and wrong about the fifth.
 func TestCalibrationIsNotJudgedByItsRows(t *testing.T) {
 	const n = 400
-	h := &held{width: 2, step: 1}
 	pred, y := dense.New[float64](n, 2), dense.New[float64](n, 1)
 	for i := range n {
 		c := i / 5 % 2
@@ -111,9 +126,12 @@ func TestCalibrationIsNotJudgedByItsRows(t *testing.T) {
 		pred.Set(i, said, 0.9)
 		pred.Set(i, 1-said, 0.1)
 	}
-	h.add(0, y, pred, nil)
+	f, deals := heldFrame(pred, y, nil, nil)
 	m := &machine.Model{Kind: machine.KindRidge, Task: machine.Classification, Outputs: 2}
-	parts, err := h.calibrate(m, []*machine.Evaluation{machine.NewEvaluation(m.Kind, m.Task, 2)})
+	if err := f.calibrate(m, deals); err != nil {
+		t.Fatal(err)
+	}
+	parts, err := f.evaluations(m, deals[0])
 	if err != nil || parts[0].Len() != n {
 		t.Fatalf("%v: %d rows", err, parts[0].Len())
 	}
@@ -128,24 +146,23 @@ func TestCalibrationIsNotJudgedByItsRows(t *testing.T) {
 	}
 }
 
-// The weight of a class counts once, on top of that of the row.
+// Probabilities are those of the weighted rows, whose weights include those of the classes once.
 func TestClassWeightsCountOnce(t *testing.T) {
 	const n = 300
 	r := rand.New(rand.NewPCG(4, 4))
 	pred, y := dense.New[float64](n, 2), dense.New[float64](n, 1)
-	rows, both, classes := make([]float64, n), make([]float64, n), make([]int, n)
+	both, classes := make([]float64, n), make([]int, n)
 	worth := []float64{1, 5}
 	for i := range n {
 		c := i % 3 / 2
 		y.Set(i, 0, float64(c))
 		pred.Set(i, 1, 0.3+0.4*float64(c)+0.3*r.NormFloat64())
 		pred.Set(i, 0, 1-pred.At(i, 1))
-		rows[i], classes[i] = 0.5+r.Float64(), c
-		both[i] = rows[i] * worth[c]
+		classes[i] = c
+		both[i] = (0.5 + r.Float64()) * worth[c]
 	}
-	h := &held{width: 2, worth: worth, shifted: true, step: 1}
-	h.add(0, y, pred, rows)
-	got, err := h.calibration(func(int) bool { return true })
+	f, deals := heldFrame(pred, y, both, worth)
+	got, err := f.calibration(deals, func(int) bool { return true })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,26 +255,6 @@ func TestIntervalsAreOfTheFinalSettings(t *testing.T) {
 					t.Errorf("%s: limit %d of side %d is %g, want %g: another shape", name, j, i, v, w)
 				}
 			}
-		}
-	}
-}
-
-// Of more rows than are kept, evenly spaced ones calibrate, and counts are of all.
-func TestHeldIsBounded(t *testing.T) {
-	const n, k = 3000, 512
-	h := &held{width: k, step: 1}
-	pred, y := dense.New[float64](1, k), dense.New[float64](1, 1)
-	for i := range n {
-		y.Set(0, 0, float64(i%k))
-		pred.Set(0, 0, float64(i))
-		h.add(0, y, pred, nil)
-	}
-	if len(h.scores) > maxHeld || h.step != 2 || len(h.rows) != n/2 || h.n != n {
-		t.Fatalf("%d numbers of %d rows at steps of %d", len(h.scores), len(h.rows), h.step)
-	}
-	for i := range h.rows {
-		if h.row(i)[0] != float64(2*i) || h.rows[i].class != 2*i%k {
-			t.Fatalf("row %d is %g of class %d", i, h.row(i)[0], h.rows[i].class)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,10 +52,15 @@ func TestHorizon(t *testing.T) {
 	d := newDealer(1, marks)
 	d.horizon = 40
 	parts := d.parts(5)
-	fold := foldSource{deal: d, k: parts - 1, last: parts - 1, parts: parts}
+	f := &frame{job: &job{deal: d}, s: &sample{ordered: true, rows: make([]int64, 400)}, folds: parts,
+		fold: [][]int{make([]int, 400)}}
+	for i := range f.s.rows {
+		f.s.rows[i], f.fold[0][i] = int64(i), d.of(int64(i), parts)
+	}
 	first := d.deal(parts).from[parts-2]
-	for i := range int64(400) {
-		if want := float64(i) <= first-40; fold.has(i) != want {
+	_, from := f.rows(0, parts-1)
+	for i := range 400 {
+		if want := float64(i) <= first-40; slices.Contains(from, i) != want {
 			t.Fatalf("row %d of a stretch from %g: learned from %v", i, first, !want)
 		}
 	}

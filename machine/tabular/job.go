@@ -15,28 +15,6 @@ import (
 // factorisation takes longer. It is a variable so that tests can use fewer rows.
 var iterativeRows = 12000
 
-const (
-	// iterativeLimit·exactRows is the largest number of rows without marks whose exact kernel is solved by conjugate
-	// gradients.
-	iterativeLimit = 3
-	// iterativeTolerance is the residual at which a fit ends. Smaller residuals do not show in predictions.
-	iterativeTolerance = 1e-3
-	iterativeSteps     = 100
-)
-
-type crossedField struct {
-	places data.Field  // a field whose code is the index of a level
-	width  int         // number of columns of a code
-	tables [][]float64 // codes of all levels, by part
-}
-
-// crossed holds the codes of the training rows. Rows of a part have codes that were learned from the other parts.
-type crossed struct {
-	deal   *dealer
-	parts  int
-	fields map[string]crossedField
-}
-
 // job holds everything that is known before a choice is made: the table, the options with their defaults, the columns,
 // the task, the weights of rows and their folds. learnTable makes it, and nothing changes it afterwards: choices that
 // concern columns make a copy. So one job can serve several searches.
@@ -62,10 +40,9 @@ type job struct {
 	codes   map[string]string // codes of columns of levels, by name
 	crossed *crossed          // codes of training rows that use the target; nil: no code does
 
-	guide  *guide // limits what a search tries; nil: no limit
-	inner  bool   // the job belongs to a fold of a cross-validation
-	summed bool   // the rows live elsewhere; only their sums arrive here
-	weighs bool   // the columns were learned here, so a search may scale them
+	inner  bool // choices are made for some rows of a frame
+	summed bool // the rows live elsewhere; only their sums arrive here
+	weighs bool // the columns were learned here, so a search may scale them
 }
 
 // withSchema returns a copy of the job with other columns.
@@ -204,12 +181,11 @@ func (j *job) exactLimit() int {
 	return min(limit, j.sampleCells()/j.schema.Width())
 }
 
-// subsamples reports whether the exact kernel of a random part of n rows competes with landmarks of all rows
-// (contest.go).
+// subsamples reports whether the model of n rows is the exact kernel of a random part of them.
 func (j *job) subsamples(n int64) bool {
 	limit := j.exactLimit()
 	return limit > j.o.Sample && n > int64(limit) && j.mapOpen() && j.iterative() && j.task != machine.Unsupervised &&
-		j.o.Bandwidth == 0 && j.o.Lambda == 0 && (j.inner || j.o.Folds > 1)
+		j.o.Bandwidth == 0 && j.o.Lambda == 0
 }
 
 // partRows returns the number of rows of such a part. It is smaller than exactLimit, because a table beyond the limit
@@ -219,18 +195,7 @@ func (j *job) partRows() int { return j.exactLimit() / 6 * 5 }
 // exactOf reports whether choices for n rows are made for the exact kernel, of all rows or of a part of them.
 func (j *job) exactOf(n int64) bool { return n <= int64(j.exactLimit()) || j.subsamples(n) }
 
-// kernelOpen reports whether kernels other than the Gaussian one may be tried. If the caller set a bandwidth, they may
-// not, because the same bandwidth means something else for each kernel.
-func (j *job) kernelOpen() bool { return j.o.Kernel == "" && j.o.Bandwidth == 0 }
-
-// lossOpen reports whether a loss is to be chosen for the exact kernel of n rows: the caller has set neither loss,
-// bandwidth nor λ, and rows have no marks.
-func (j *job) lossOpen(n int64) bool {
-	return j.task == machine.Classification && j.o.Loss == "" && j.o.Bandwidth == 0 && j.o.Lambda == 0 &&
-		j.exactOf(n) && j.weights == nil && !j.deal.grouped() && !j.deal.ordered()
-}
-
-// shifts reports whether settings of classes with weights are judged by judgeShifted.
+// shifts reports whether settings of classes with weights are judged by log loss.
 func (j *job) shifts() bool { return j.o.ClassWeights != nil && j.weights != nil && j.exactPossible() }
 
 func (j *job) setup(spec randfeat.Spec) machine.Setup {

@@ -28,7 +28,7 @@ func learnTable(in job, log *journal, file *checkpoint) (*job, *resumed, error) 
 		j.deal.horizon = j.o.Horizon
 	}
 	j.weigh()
-	if err := j.deal.settle(j.src.Name(), &j.o, j.inner); err != nil {
+	if err := j.deal.settle(j.src.Name(), &j.o); err != nil {
 		return nil, nil, err
 	}
 	was, err := file.resume(j)

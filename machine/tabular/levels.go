@@ -63,7 +63,7 @@ func countLevels(j *job, names []string) (*levelCounts, error) {
 
 // countRows reads the table once and counts rows and targets by level.
 func countRows(j *job, fields []data.Field) (*levelCounts, error) {
-	c := &levelCounts{fields: fields, outputs: j.outputs, deal: j.deal, parts: j.deal.levelParts()}
+	c := &levelCounts{fields: fields, outputs: j.outputs, deal: j.deal, parts: j.deal.levelParts(j.o.Folds)}
 	if j.task == machine.Classification && j.outputs == 2 {
 		c.outputs = 1
 	}
@@ -120,8 +120,10 @@ func countRows(j *job, fields []data.Field) (*levelCounts, error) {
 }
 
 // levelParts returns the number of parts for codes: the code of a row is learned without its part.
-func (d *dealer) levelParts() int {
-	folds := defaultFolds
+func (d *dealer) levelParts(folds int) int {
+	if folds < 2 {
+		folds = defaultFolds
+	}
 	if d.grouped() {
 		folds = min(folds, d.groups())
 	}
@@ -160,7 +162,7 @@ func (c *levelCounts) coded(k int, code data.Code) data.Field {
 		return f
 	}
 	s := c.scales(k, code)
-	table := c.table(k, code, s, -1)
+	table := c.table(k, code, s, everyFold, everyFold)
 	width := s.width(code)
 	f.Table, f.Prior = table[:len(f.Levels)*width], table[len(f.Levels)*width:]
 	return f
@@ -184,7 +186,7 @@ func (s *codeScales) width(code data.Code) int {
 // by the moments of a one-way analysis of variance (Searle, Casella & McCulloch 1992, "Variance components", §3.5,
 // eq. 35), summed over outputs.
 func (c *levelCounts) scales(k int, code data.Code) *codeScales {
-	rows, sums := c.learned(k, -1)
+	rows, sums := c.learned(k, everyFold, everyFold)
 	s := new(codeScales)
 	n, squares, levels := 0.0, 0.0, 0.0
 	total := make([]float64, c.outputs)
@@ -245,12 +247,12 @@ func (s *codeScales) mean(sum, r, all float64) float64 {
 	return (sum + float64(s.shrink*all)) / (r + s.shrink)
 }
 
-// learned returns the rows and sums, by level of field k, that a model which predicts part p learns from. For p = −1
-// it returns those of all parts.
-func (c *levelCounts) learned(k, p int) (rows, sums []float64) {
+// learned returns the rows and sums, by level of field k, that a model which predicts the parts p and fold learns from;
+// everyFold stands for no part.
+func (c *levelCounts) learned(k, p, fold int) (rows, sums []float64) {
 	rows, sums = make([]float64, len(c.rows[k][0])), make([]float64, len(c.sums[k][0]))
 	for q := range c.parts {
-		if p >= 0 && c.parts > 1 && !c.deal.learns(q, p) {
+		if c.parts > 1 && (p >= 0 && !c.deal.learns(q, p) || fold >= 0 && !c.deal.learns(q, fold)) {
 			continue
 		}
 		for l, v := range c.rows[k][q] {
@@ -263,12 +265,13 @@ func (c *levelCounts) learned(k, p int) (rows, sums []float64) {
 	return rows, sums
 }
 
-// table returns the codes of the levels of field k, and last the code of an unknown level, for rows of part p, or
-// for new rows if p is −1. Counts contain no target and come from all rows. Means are differences from the overall
-// mean of the rows that they were learned from, so an unknown level is 0 in every part.
-func (c *levelCounts) table(k int, code data.Code, s *codeScales, p int) []float64 {
-	all, _ := c.learned(k, -1)
-	rows, sums := c.learned(k, p)
+// table returns the codes of the levels of field k, and last the code of an unknown level, for rows of part p, or for
+// new rows if p is everyFold, as a model without another fold learns them. Counts contain no target and come from all
+// rows. Means are differences from the overall mean of the rows that they were learned from, so an unknown level is 0
+// in every part.
+func (c *levelCounts) table(k int, code data.Code, s *codeScales, p, fold int) []float64 {
+	all, _ := c.learned(k, everyFold, everyFold)
+	rows, sums := c.learned(k, p, fold)
 	levels := len(c.fields[k].Levels)
 	n, total := 0.0, make([]float64, c.outputs)
 	for l, r := range rows {
@@ -293,9 +296,23 @@ func (c *levelCounts) table(k int, code data.Code, s *codeScales, p int) []float
 	return out
 }
 
-// cross returns the codes by means among the fields of a schema, by part, or nil if there are none.
+// crossed holds codes by means of the training rows. A row has a code that was learned without its part.
+type crossed struct {
+	counts *levelCounts
+	fields map[string]crossedField
+}
+
+// crossedField is a field with codes by means.
+type crossedField struct {
+	places data.Field // a field whose code is the index of a level
+	at     int        // index among the fields of counts
+	scales *codeScales
+	width  int // number of columns of a code
+}
+
+// cross returns the codes by means among the fields of a schema, or nil if there are none.
 func (c *levelCounts) cross(s *data.Schema) *crossed {
-	out := &crossed{deal: c.deal, parts: c.parts, fields: map[string]crossedField{}}
+	out := &crossed{counts: c, fields: map[string]crossedField{}}
 	for i := range s.Fields {
 		f := &s.Fields[i]
 		k := slices.IndexFunc(c.fields, func(o data.Field) bool { return o.Name == f.Name })
@@ -303,17 +320,40 @@ func (c *levelCounts) cross(s *data.Schema) *crossed {
 			continue
 		}
 		scales := c.scales(k, f.Code)
-		one := crossedField{places: placesOf(*f, scales.width(f.Code)), width: scales.width(f.Code)}
+		one := crossedField{at: k, scales: scales, width: scales.width(f.Code)}
+		one.places = placesOf(*f, one.width)
 		one.places.Missing, one.places.Other = f.Missing, f.Other
-		for p := range c.parts {
-			one.tables = append(one.tables, c.table(k, f.Code, scales, p))
-		}
 		out.fields[f.Name] = one
 	}
 	if len(out.fields) == 0 {
 		return nil
 	}
 	return out
+}
+
+// tables returns the codes of a field for rows of every part, as a model without a fold learns them.
+func (c *crossed) tables(f crossedField, fold int) [][]float64 {
+	out := make([][]float64, c.counts.parts)
+	for p := range out {
+		without := fold
+		if p == fold {
+			without = everyFold
+		}
+		out[p] = c.counts.table(f.at, data.CodeMeans, f.scales, p, without)
+	}
+	return out
+}
+
+// encode returns the rows of a sample with codes as a model without fold k learns them. The fold of a row is its part.
+func (c *crossed) encode(s *sample, fold []int, k int) matrix {
+	x := s.x.Clone()
+	for _, f := range s.places {
+		tables := c.tables(f.crossedField, k)
+		for i := range x.Rows {
+			f.set(x.Row(i), tables[fold[i]], f.levels[i])
+		}
+	}
+	return x
 }
 
 // trainingRows returns the rows of the job's table for its fit. src is that table, or a source that passes on all of
@@ -324,53 +364,100 @@ func (j *job) trainingRows(src data.Source) (machine.Rows, error) {
 	if j.crossed == nil {
 		return machine.TableRows(src, j.schema, targets)
 	}
-	out := &crossedRows{of: j.crossed}
+	rows, fields, err := j.placeRows(src)
+	out := &crossedRows{Rows: rows, of: j.crossed, fields: fields}
+	for _, f := range fields {
+		out.tables = append(out.tables, j.crossed.tables(f.crossedField, everyFold))
+	}
+	return out, err
+}
+
+// placeRows returns rows in which codes by means are replaced by the index of the level, and where these are.
+func (j *job) placeRows(src data.Source) (rows machine.Rows, fields []crossedColumns, err error) {
 	schema := *j.schema
 	schema.Fields = slices.Clone(schema.Fields)
 	at := 0
 	for i := range schema.Fields {
 		f := &schema.Fields[i]
 		if one, ok := j.crossed.fields[f.Name]; ok && f.Code == data.CodeMeans {
-			weight := f.Weight
-			if weight == 0 {
-				weight = 1
+			fields = append(fields, crossedColumns{crossedField: one, first: at, weight: max(f.Weight, 0)})
+			if f.Weight == 0 {
+				fields[len(fields)-1].weight = 1
 			}
-			out.fields = append(out.fields, crossedColumns{one, at, weight})
 			*f = one.places
 		}
 		at += f.Width()
 	}
-	var err error
-	out.Rows, err = machine.TableRows(src, &schema, targets)
-	return out, err
+	rows, err = machine.TableRows(src, &schema, j.task != machine.Unsupervised)
+	return rows, fields, err
 }
 
-// crossedRows replaces codes in rows by the codes of their parts. Its rows are all rows that of.deal has numbered.
+// takeSample reads a table and draws the sample.
+func (j *job) takeSample(src data.Source, stage string) (*sample, int64, error) {
+	if j.crossed == nil {
+		rows, err := machine.TableRows(src, j.schema, j.task != machine.Unsupervised)
+		if err != nil {
+			return nil, 0, err
+		}
+		return j.take(j.watch(rows, stage))
+	}
+	rows, fields, err := j.placeRows(src)
+	if err != nil {
+		return nil, 0, err
+	}
+	s, n, err := j.take(j.watch(rows, stage))
+	if err != nil {
+		return nil, 0, err
+	}
+	part := make([]int, s.len())
+	for i := range part {
+		part[i] = j.deal.of(s.rows[i], j.crossed.counts.parts)
+	}
+	for _, f := range fields {
+		f.weight = 1
+		for i := range s.len() {
+			f.levels = append(f.levels, int(s.x.At(i, f.first)))
+		}
+		s.places = append(s.places, f)
+	}
+	s.x = j.crossed.encode(s, part, everyFold)
+	return s, n, nil
+}
+
+// crossedColumns are the columns of a code by means.
+type crossedColumns struct {
+	crossedField
+	first  int // encoded column
+	weight float64
+	levels []int // of the rows of a sample
+}
+
+// set writes the code of a level.
+func (c *crossedColumns) set(row, table []float64, level int) {
+	for o, v := range table[level*c.width : (level+1)*c.width] {
+		row[c.first+o] = v * c.weight
+	}
+}
+
+// crossedRows replaces the indices of levels in rows by the codes of their parts. Its rows are all rows that the dealer
+// has numbered.
 type crossedRows struct {
 	machine.Rows
 	of     *crossed
 	fields []crossedColumns
-}
-
-type crossedColumns struct {
-	crossedField
-	at     int // first encoded column
-	weight float64
+	tables [][][]float64
 }
 
 func (r *crossedRows) Each(block int, f func(x, y dense.Matrix[float64]) error) error {
 	first := int64(0)
 	return r.Rows.Each(block, func(x, y dense.Matrix[float64]) error {
 		for i := range x.Rows {
-			part := r.of.deal.of(first+int64(i), r.of.parts)
-			for _, c := range r.fields {
-				row := x.Row(i)[c.at : c.at+c.width]
-				level := int(row[0])
-				for o, v := range c.tables[part][level*c.width : (level+1)*c.width] {
-					row[o] = v * c.weight
-				}
+			part := r.of.counts.deal.of(first+int64(i), r.of.counts.parts)
+			for k := range r.fields {
+				c, row := &r.fields[k], x.Row(i)
+				c.set(row, r.tables[k][part], int(row[c.first]))
 				if c.places.Missing { // the indicator has the weight of the field, too
-					x.Row(i)[c.at+c.width] *= c.weight
+					row[c.first+c.width] *= c.weight
 				}
 			}
 		}

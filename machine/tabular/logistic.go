@@ -5,13 +5,11 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat"
-	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Bounds on trials. Every trial is a fit by L-BFGS per fold, and λ is needed only to half a decade. Tolerance
-// and steps are ten and three times looser than those of the model (machine.FitLogistic). Models of nested folds
-// use them, too.
+// Bounds on trials. Every trial is a fit by L-BFGS per fold, and λ is needed only to half a decade. Tolerance and steps
+// are ten and three times looser than those of the model (machine.FitLogistic). Models without a fold use them, too.
 const (
 	logisticFeatures = 512     // largest number of features of a trial
 	logisticWork     = 1 << 25 // multiply-adds n·F·outputs of a pass above which only two folds are tried
@@ -19,33 +17,37 @@ const (
 	logisticSteps    = 300
 )
 
-// chooseLogistic walks over decades, then half decades of λ towards the smallest out-of-fold log loss. It assumes
-// one minimum in log λ. A walk is faster than a grid, because small penalties take the most steps to fit. Features
-// have norm 1 at any number, so a moderate number of them is enough to find λ. The walk does not continue below 10⁻⁶
-// or above 100.
-func (c *chooser) chooseLogistic() error {
-	features := int(c.find("features").Number)
-	spec, err := c.at(c.spec.Kernel.Scale, min(features, logisticFeatures))
+// chooseLogistic walks over decades, then half decades of λ towards the smallest out-of-fold log loss. It assumes one
+// minimum in log λ. A walk is faster than a grid, because small penalties take the most steps to fit. Features have
+// norm 1 at any number, so a moderate number of them is enough to find λ. The walk does not continue below 10⁻⁶ or
+// above 100.
+func (c *featureSearch) chooseLogistic() error {
+	features := min(int(c.d.find("features").Number), logisticFeatures)
+	spec, err := c.at(c.spec, c.d.Spec.Kernel.Scale, features)
 	if err != nil {
 		return err
 	}
-	folds := c.s.folds()
-	if c.s.len()*min(features, logisticFeatures)*c.f.outputs > logisticWork {
+	setup := c.setup(spec)
+	if setup.Omega, err = randfeat.Draw(spec); err != nil {
+		return err
+	}
+	folds := c.folds
+	if c.x.Rows*features*c.outputs > logisticWork {
 		folds = min(folds, 2)
 	}
-	ch := Choice{Name: "lambda", Why: "smallest out-of-fold log loss"}
+	ch := Choice{Name: "lambda"}
 	scores := map[int]float64{}
 	try := func(decade int) (float64, error) {
 		if v, ok := scores[decade]; ok {
 			return v, nil
 		}
 		lambda := math.Pow(10, float64(decade)/2)
-		loss, err := c.f.logisticLoss(c.s, spec, lambda, folds)
+		loss, err := c.logisticLoss(setup, lambda, folds)
 		if err != nil {
 			return 0, err
 		}
-		c.counted()
 		scores[decade] = -mean(loss)
+		c.progress(stageChoose, int64(len(scores)), 0)
 		t := Trial{Value: lambda, Score: -mean(loss), Metric: "out-of-fold mean log likelihood"}
 		_, t.Error = gain(loss, make([]float64, len(loss)))
 		ch.Trials = append(ch.Trials, t)
@@ -71,52 +73,33 @@ func (c *chooser) chooseLogistic() error {
 			}
 		}
 	}
-	c.lambda = math.Pow(10, float64(at)/2)
-	ch.Number, ch.Value = c.lambda, short(c.lambda)
-	c.chosen(ch)
+	c.d.Lambda = math.Pow(10, float64(at)/2)
+	ch.Number, ch.Value = c.d.Lambda, short(c.d.Lambda)
+	ch.Why = fmt.Sprintf("out-of-fold log loss %.4g, the smallest of %d", -scores[at], len(ch.Trials))
+	c.d.Choices = append(c.d.Choices, ch)
 	return nil
 }
 
-func (c *chooser) find(name string) *Choice {
-	for i := range c.d.Choices {
-		if c.d.Choices[i].Name == name {
-			return &c.d.Choices[i]
-		}
-	}
-	return &Choice{}
-}
-
-// logisticModel fits all rows of a sample.
-func (j *job) logisticModel(s *sample, setup machine.Setup, lambda float64) (*machine.Model, error) {
-	rows, err := machine.MatrixRows(s.x, s.y)
-	if err != nil {
-		return nil, err
-	}
-	m, _, err := machine.FitLogistic(setup, rows, machine.LogisticOptions{Lambda: lambda,
-		Tolerance: logisticTol, MaxIterations: logisticSteps,
-		Step: func(*machine.LogisticState) error { return j.ctx.Err() }})
-	return m, err
-}
-
-// logisticLoss returns the weighted log losses of the rows of some folds: what the fit minimises. Probabilities
-// below 1e-300 count as 1e-300, so that one confident mistake does not make the mean infinite.
-func (j *job) logisticLoss(s *sample, spec randfeat.Spec, lambda float64, folds int) ([]float64, error) {
-	setup := j.setup(spec)
-	var err error
-	if setup.Omega, err = randfeat.Draw(spec); err != nil {
-		return nil, err
-	}
+// logisticLoss returns the weighted log losses of the rows of some folds: what the fit minimises. Probabilities below
+// 1e-300 count as 1e-300, so that one confident mistake does not make the mean infinite.
+func (c *featureSearch) logisticLoss(setup machine.Setup, lambda float64, folds int) ([]float64, error) {
 	var loss []float64
 	first := 0
-	if s.ordered { // the folds with the most rows before them
-		first = max(s.scored(), s.folds()-folds)
+	if c.s.ordered { // the folds with the most rows before them
+		first = max(1, c.folds-folds)
 	}
-	for k := first; k < first+folds && k < s.folds(); k++ {
-		lo, hi := s.fold(k)
-		if lo == hi {
+	for k := first; k < min(first+folds, c.folds); k++ {
+		held, from := c.rows(0, k)
+		if len(held) == 0 || len(from) == 0 {
 			continue
 		}
-		m, err := j.logisticModel(s.without(k), setup, lambda)
+		rows, err := machine.MatrixRows(pick(c.x, from), pick(c.s.y, from))
+		if err != nil {
+			return nil, err
+		}
+		m, _, err := machine.FitLogistic(setup, rows, machine.LogisticOptions{Lambda: lambda,
+			Tolerance: logisticTol, MaxIterations: logisticSteps,
+			Step: func(*machine.LogisticState) error { return c.ctx.Err() }})
 		if err != nil {
 			return nil, fmt.Errorf("cross-validation on the sample without fold %d: %w", k+1, err)
 		}
@@ -124,14 +107,37 @@ func (j *job) logisticLoss(s *sample, spec randfeat.Spec, lambda float64, folds 
 		if err != nil {
 			return nil, err
 		}
-		out := dense.New[float64](hi-lo, j.outputs)
-		if err := p.Predict(out, s.x.RowRange(lo, hi), nil); err != nil {
+		out := matrix{Rows: len(held), Cols: c.outputs, Stride: c.outputs, Data: make([]float64, len(held)*c.outputs)}
+		if err := p.Predict(out, pick(c.x, held), nil); err != nil {
 			return nil, err
 		}
-		for i := range out.Rows {
-			y := int(s.y.At(lo+i, 0))
-			loss = append(loss, -math.Log(max(out.At(i, y), 1e-300))*s.weight(lo+i))
+		for at, i := range held {
+			y := int(c.s.y.At(i, 0))
+			loss = append(loss, -math.Log(max(out.At(at, y), 1e-300))*c.s.weight(i))
 		}
 	}
 	return loss, nil
+}
+
+// fitLogistic fits all rows. It continues from a checkpoint, which holds the points and gradients of L-BFGS after a
+// whole step. An interrupted step is repeated from the same numbers.
+func (f *final) fitLogistic() (*machine.Model, error) {
+	o := machine.LogisticOptions{Lambda: f.d.Lambda, Step: func(at *machine.LogisticState) error {
+		f.progress("steps", int64(at.Iterations), 0)
+		f.file.steps(at)
+		if err := f.ctx.Err(); err != nil {
+			return err
+		}
+		f.file.save(false)
+		return nil
+	}}
+	if f.was != nil {
+		o.Start = f.was.logistic
+	}
+	m, rep, err := machine.FitLogistic(f.setup(f.d.Spec), f.file.checked(f.watch(f.rows, stageFit)), o)
+	if err == nil && !rep.Converged {
+		f.log.note("logistic regression stopped after %d steps with a gradient of %.2g: a larger λ converges sooner",
+			rep.Iterations, rep.Gradient)
+	}
+	return m, err
 }

@@ -1,9 +1,7 @@
 package tabular
 
 import (
-	"errors"
 	"math"
-	"strings"
 	"testing"
 
 	"github.com/randfeat/randfeat/data"
@@ -11,60 +9,7 @@ import (
 	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/machine"
 )
-
-// TestThinnedFolds: of a table of many rows a model that is scored learns from about nestedMost rows outside its fold
-// and is judged on about heldMost inside; no row is on both sides.
-func TestThinnedFolds(t *testing.T) {
-	const n, parts = 200_000, 5
-	s := foldSource{deal: newDealer(7, nil), k: 1, last: 1, parts: parts, rows: n}
-	in := s
-	in.inside = true
-	outside, inside := 0, 0
-	for i := range int64(n) {
-		a, b := s.has(i), in.has(i)
-		if a && b {
-			t.Fatalf("row %d is on both sides", i)
-		}
-		if b && s.deal.of(i, parts) != 1 || a && s.deal.of(i, parts) == 1 {
-			t.Fatalf("row %d is in part %d", i, s.deal.of(i, parts))
-		}
-		if a {
-			outside++
-		}
-		if b {
-			inside++
-		}
-	}
-	for _, c := range []struct {
-		got  int
-		want int64
-		of   float64
-	}{{outside, nestedMost, n * 0.8}, {inside, heldMost, n * 0.2}} {
-		p := float64(c.want) / c.of
-		if z := (float64(c.got) - float64(c.want)) / math.Sqrt(c.of*p*(1-p)); math.Abs(z) > 5 {
-			t.Errorf("%d rows, want about %d: z = %.1f", c.got, c.want, z)
-		}
-	}
-}
-
-// TestThinnedScore: the score of a table with thinned folds says so, and holds on new rows.
-func TestThinnedScore(t *testing.T) {
-	rows, most, held := exactRows, nestedMost, heldMost
-	t.Cleanup(func() { exactRows, nestedMost, heldMost = rows, most, held })
-	exactRows, nestedMost, heldMost = 100, 800, 300
-	o := Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Seed: 1, Scaling: scalingStandard, Map: MapRandom,
-		Features: 64}
-	m, r := mustFit(t, stairs(3000, 1), o)
-	if !strings.Contains(r.ScoredOn, "about 800 other rows") {
-		t.Errorf("scored on %s", r.ScoredOn)
-	}
-	e := evaluate(t, m, stairs(3000, 2))[1]
-	if s := r.Scores[1]; s.Name != e.Name || e.Value < s.Low-0.05 || e.Value > s.High+0.05 {
-		t.Errorf("stated %s %.3f (%.3f to %.3f), on new rows %.3f", s.Name, s.Value, s.Low, s.High, e.Value)
-	}
-}
 
 // TestBudgetBoundsFeatures: a budget rules the exact kernel out, so that memory is that of the features and the sample,
 // and without one the products of a fit are bounded: more rows have fewer features.
@@ -74,56 +19,107 @@ func TestBudgetBoundsFeatures(t *testing.T) {
 	if c := choice(t, r, "features"); c.Number > 64 {
 		t.Errorf("%g features", c.Number)
 	}
-	c := chooser{f: &search{job: &job{o: Options{Budget: defaultBudget}}}}
+	c := featureSearch{frame: &frame{job: &job{o: Options{Budget: defaultBudget}}}, d: &decision{}}
 	last := math.MaxInt
 	for _, n := range []int64{100_000, 500_000, 1_000_000, 10_000_000} {
-		c.rows = n
+		c.d.Rows = n
 		f := c.limit()
 		if f > last || float64(n)*float64(f)*float64(f) > mostProducts {
 			t.Errorf("%d features of %d rows", f, n)
 		}
 		last = f
 	}
-	if c.rows = 100_000; c.limit() != defaultBudget {
+	if c.d.Rows = 100_000; c.limit() != defaultBudget {
 		t.Errorf("%d features of 100,000 rows", c.limit())
 	}
-	if c.f.o.Budget, c.rows = 4096, 10_000_000; c.limit() != 4096 {
+	if c.o.Budget, c.d.Rows = 4096, 10_000_000; c.limit() != 4096 {
 		t.Errorf("%d features of a budget of 4096", c.limit())
 	}
 }
 
-// TestFloat32Trials: trials in float32 leave rows out as those in float64 do, with and without weights of rows.
-func TestFloat32Trials(t *testing.T) {
-	const n, from, lambda = 120, 40, 0.1
+// TestAllFolds: the predictions of every fold from one factorisation are those of separate fits, in both formats of
+// numbers, with and without weights of rows, and so are those of one fold.
+func TestAllFolds(t *testing.T) {
+	const n, folds, lambda, s = 120, 5, 0.1, 1.5
 	x, y := dense.New[float64](n, 3), dense.New[float64](n, 2)
 	rng.Normals(x.Data, rng.Stream(3))
 	rng.Normals(y.Data, rng.Stream(4))
-	roots := make([]float64, n)
+	roots, fold := make([]float64, n), make([]int, n)
 	for i := range roots {
-		roots[i] = math.Sqrt(float64(i % 3)) // some rows have no weight
+		roots[i], fold[i] = math.Sqrt(0.5+float64(i%3)), i*i%7%folds
 	}
 	for _, kind := range []kernel.Kind{kernel.Gaussian, kernel.Laplace, kernel.Matern12, kernel.Matern52} {
 		for _, r := range [][]float64{nil, roots} {
-			e := exactTries{ctx: t.Context(), task: machine.Regression, kind: kind, roots: r}
-			if err := errors.Join(e.reset(x, y, y), e.logs()); err != nil {
-				t.Fatal(err)
-			}
-			e.from = from
-			got, err := e.leaveOut(0, exactPoint{1.5, lambda})
+			small, large := new(solver[float32]), new(solver[float64])
+			near := nearRows(matrix{}, kind, x)
+			b, err := large.allFolds(near, y, kind, s, r, lambda, [][]int{fold}, folds)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := dense.New[float64](n-from, 2)
-			d, err := linalg.SolveDualWeighted(e.kernels(0, 1.5).Clone(), y, r, lambda)
-			if err == nil {
-				err = d.LeaveOneOut(want, y, dense.New[float64](n-from, n-from), from)
-			}
+			a, err := small.allFolds(dense.Convert[float32](near), dense.Convert[float32](y), kind, s, r, lambda,
+				[][]int{fold}, folds)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for i, v := range got.Data {
-				if math.Abs(v-want.Data[i]) > 1e-3 {
-					t.Fatalf("%v, weights %v: prediction %d is %g, want %g", kind, r != nil, i, v, want.Data[i])
+			want := dense.New[float64](n, 2)
+			for k := range folds {
+				var rows []int
+				m := 0
+				for _, in := range []bool{false, true} {
+					for i, at := range fold {
+						if (at == k) == in {
+							rows = append(rows, i)
+						}
+					}
+					if !in {
+						m = len(rows)
+					}
+				}
+				gram := dense.New[float64](m, m)
+				if err := kernel.Gram(kernel.Kernel{Kind: kind, Scale: s}, gram, pick(x, rows[:m]), pick(x,
+					rows[:m])); err != nil {
+					t.Fatal(err)
+				}
+				var root []float64
+				for _, i := range rows {
+					if r != nil {
+						root = append(root, r[i])
+					}
+				}
+				of := root
+				if r != nil {
+					of = root[:m]
+				}
+				d, err := linalg.SolveDualWeighted(gram, pick(y, rows[:m]), of, lambda)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, i := range rows[m:] {
+					copy(want.Row(i), d.Intercept)
+					for at, j := range rows[:m] {
+						v := kernel.Kernel{Kind: kind, Scale: s}.Eval(x.Row(i), x.Row(j))
+						for c := range 2 {
+							want.Row(i)[c] += v * d.Alpha.At(at, c)
+						}
+					}
+				}
+				one, _, err := large.oneFold(nearRows(matrix{}, kind, pick(x, rows)), pick(y, rows), kind, s,
+					root, lambda, m,
+					false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for at, i := range rows[m:] {
+					if math.Abs(one.At(at, 1)-want.At(i, 1)) > 1e-9 {
+						t.Fatalf("%v, weights %v: row %d by its own fit %g, want %g", kind, r != nil, i, one.At(at, 1),
+							want.At(i, 1))
+					}
+				}
+			}
+			for i, w := range want.Data {
+				if math.Abs(b[0].Data[i]-w) > 1e-9 || math.Abs(a[0].Data[i]-w) > 1e-3 {
+					t.Fatalf("%v, weights %v: prediction %d is %g and %g, want %g", kind, r != nil, i, b[0].Data[i],
+						a[0].Data[i], w)
 				}
 			}
 		}

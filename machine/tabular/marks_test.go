@@ -246,24 +246,51 @@ func TestMarkedTries(t *testing.T) {
 			marks = &data.Marks{Time: []float64{0}}
 		}
 		f := &job{deal: newDealer(1, marks)}
-		order := shuffled(n, 4)
-		want := map[string]float64{}
-		rows := 0.0
-		for k := s.scored(); k < s.folds(); k++ {
+		f.schema = &data.Schema{Fields: []data.Field{{Name: "a", Kind: data.Numeric, Scale: 1}, {Name: "b",
+			Kind: data.Numeric, Scale: 1}}}
+		f.ctx, f.task, f.outputs, f.info, f.kind = t.Context(), machine.Regression, 1, ridgeInfo(t), machine.KindRidge
+		s.rows = make([]int64, n)
+		fold := make([]int, n)
+		for k := range s.folds() {
 			lo, hi := s.fold(k)
-			if lo == hi {
+			for i := lo; i < hi; i++ {
+				fold[i] = k
+			}
+		}
+		of := &frame{job: f, s: s, folds: s.folds(), fold: [][]int{fold}}
+		f.o.Bandwidth = 1
+		e := newEvaluator(of)
+		ts, err := e.evaluate(t.Context(), Candidate{Kernel: kernel.Gaussian, Lambda: lambda, Width: 1,
+			Loss: lossSquares})
+		if err != nil || len(ts) != 1 {
+			t.Fatal(err, len(ts))
+		}
+		got := map[string]matrix{"exact": ts[0].out[0]}
+		search := &featureSearch{frame: of, d: &decision{}, x: s.x, spec: spec}
+		if ts, err = search.try(spec, nil, lambda); err != nil || len(ts) != 1 {
+			t.Fatal(err, len(ts))
+		}
+		got["random"] = ts[0].out[0]
+		for k := range s.folds() {
+			held, from := of.rows(0, k)
+			if len(held) == 0 {
 				continue
 			}
-			rest := s.without(k)
-			if len := rest.x.Rows; ordered && len != lo || !ordered && len != n-(hi-lo) {
-				t.Fatalf("%d rows without fold %d", len, k)
+			if lo, _ := s.fold(k); ordered && len(from) != lo || !ordered && len(from) != n-len(held) {
+				t.Fatalf("%d rows without fold %d", len(from), k)
 			}
-			exact, err := machine.FitExact(setup, rest.x, rest.y, lambda)
+			if len(from) == 0 {
+				if !math.IsNaN(got["exact"].At(held[0], 0)) || !math.IsNaN(got["random"].At(held[0], 0)) {
+					t.Error("rows without earlier ones were predicted")
+				}
+				continue
+			}
+			exact, err := machine.FitExact(setup, pick(s.x, from), pick(s.y, from), lambda)
 			if err != nil {
 				t.Fatal(err)
 			}
 			sums, _ := machine.NewRidge(setup)
-			if err := sums.Add(rest.x, rest.y); err != nil {
+			if err := sums.Add(pick(s.x, from), pick(s.y, from)); err != nil {
 				t.Fatal(err)
 			}
 			random, err := sums.Model(lambda)
@@ -275,42 +302,28 @@ func TestMarkedTries(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				out := dense.New[float64](hi-lo, 1)
-				if err := p.Predict(out, s.x.RowRange(lo, hi), nil); err != nil {
+				want := dense.New[float64](len(held), 1)
+				if err := p.Predict(want, pick(s.x, held), nil); err != nil {
 					t.Fatal(err)
 				}
-				for i := range out.Rows {
-					want[name] -= math.Pow(out.At(i, 0)-s.y.At(lo+i, 0), 2)
+				for at, i := range held {
+					if math.Abs(want.At(at, 0)-got[name].At(i, 0)) > 1e-4 {
+						t.Fatalf("ordered %v, %s: row %d is %g, want %g", ordered, name, i, got[name].At(i, 0),
+							want.At(at, 0))
+					}
 				}
-			}
-			rows += float64(hi - lo)
-		}
-		e := exactTries{ctx: t.Context(), task: machine.Regression, parts: f.partsOf(s, order)}
-		x, y, target := s.picked(order)
-		if err := e.reset(x, y, target); err != nil {
-			t.Fatal(err)
-		}
-		got := map[string][]trial{}
-		var err error
-		if got["exact"], err = e.try([]exactPoint{{1, lambda}}); err != nil {
-			t.Fatal(err)
-		}
-		try := &ridgeTries{ctx: t.Context(), s: s, task: machine.Regression}
-		if got["random"], err = try.try(spec, []float64{lambda}); err != nil {
-			t.Fatal(err)
-		}
-		sums := &sumTries{ctx: t.Context(), s: s, kind: machine.KindRidge, setup: setup}
-		if got["sums"], err = sums.try(spec, []float64{lambda}); err != nil {
-			t.Fatal(err)
-		}
-		want["sums"] = want["random"]
-		for name, ts := range got {
-			if len(ts) != 1 || float64(len(ts[0].loss)) != rows || math.Abs(ts[0].score-want[name]/rows) > 1e-9 {
-				t.Errorf("ordered %v, %s: %d trials, %d rows of %g, score %.12g, want %.12g", ordered, name, len(ts),
-					len(ts[0].loss), rows, ts[0].score, want[name]/rows)
 			}
 		}
 	}
+}
+
+// ridgeInfo describes ridge regression.
+func ridgeInfo(t *testing.T) machine.KindInfo {
+	info, err := machine.KindRidge.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
 }
 
 // What cannot be divided is refused by name.
@@ -356,8 +369,12 @@ func TestGroupIntervalsCover(t *testing.T) {
 		marks.Groups = groups
 		var res machine.Residuals
 		n := len(y)
+		f := &frame{job: &job{deal: newDealer(1, &marks)}, s: &sample{rows: make([]int64, n)}}
+		for i := range n {
+			f.s.rows[i] = int64(i)
+		}
 		truth := dense.Matrix[float64]{Rows: n, Cols: 1, Stride: 1, Data: y}
-		res.Add(truth, dense.New[float64](n, 1), dense.Matrix[float64]{}, groupShares(&marks, nil))
+		res.Add(truth, dense.New[float64](n, 1), dense.Matrix[float64]{}, f.equalWeights(seq(n), nil))
 		m := &machine.Model{Task: machine.Regression, Outputs: 1, Residuals: res.Quantiles()}
 		low, high, err := m.Interval(0, 0.8)
 		if err != nil {

@@ -5,23 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/machine"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/rng"
-	"github.com/randfeat/randfeat/kernel"
-	"github.com/randfeat/randfeat/machine"
-	"github.com/randfeat/randfeat/machine/internal/metric"
 )
 
-// ridgeline is a table of a wave along one direction of several columns; of random targets if w is nil.
 func ridgeline(n int, seed uint64, w []float64) *numbers {
 	r := rand.New(rand.NewPCG(seed, 3))
 	s := &numbers{}
@@ -50,95 +44,6 @@ var onlyY = data.LearnOptions{Targets: []string{"y"}}
 
 var slanted = []float64{0.6, -0.6, 0.3, 0.3, 0.2, -0.2, 0, 0, 0, 0}
 
-// Rows left out in closed form are those of fits without them, and the losses those of exactTries.
-func TestQuickLeavesOut(t *testing.T) {
-	const n, from, outs = 60, 20, 2
-	x, y := dense.New[float32](n, 3), dense.New[float32](n, outs)
-	src := rng.Stream(5)
-	big := make([]float64, n*(3+outs))
-	rng.Normals(big, src)
-	for i := range x.Data {
-		x.Data[i] = float32(big[i])
-	}
-	for i := range y.Data {
-		y.Data[i] = float32(big[len(x.Data)+i])
-	}
-	for _, kind := range []kernel.Kind{kernel.Gaussian, kernel.Matern12, kernel.Matern32, kernel.Laplace} {
-		var q quick
-		q.setRows(kind, x, y, nil)
-		at := exactPoint{2, 0.1}
-		fits, err := q.try([]exactPoint{{1, 0.3}, at}, from)
-		if err != nil || len(fits) != 2 {
-			t.Fatal(fits, err)
-		}
-		for _, i := range []int{from, n/2 + 1, n - 1} {
-			rest, targets := dense.New[float64](n-1, 3), dense.New[float64](n-1, outs)
-			for k, to := 0, 0; k < n; k++ {
-				if k != i {
-					for l, v := range x.Row(k) {
-						rest.Set(to, l, float64(v))
-					}
-					for l, v := range y.Row(k) {
-						targets.Set(to, l, float64(v))
-					}
-					to++
-				}
-			}
-			s := machine.Setup{Task: machine.Regression, Outputs: outs}
-			s.Spec.Kernel, s.Spec.Dim, s.Spec.M = kernel.Kernel{Kind: kind, Scale: at.scale}, 3, n-1
-			m, err := machine.FitExact(s, rest, targets, at.lambda)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := machine.NewPredictor[float64](m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			pred, row := dense.New[float64](1, outs), dense.Convert[float64](x.RowRange(i, i+1))
-			if err := p.Predict(pred, row, nil); err != nil {
-				t.Fatal(err)
-			}
-			want := squared(pred.Row(0), dense.Convert[float64](y.RowRange(i, i+1)).Row(0))
-			if got := fits[1].loss[i-from]; math.Abs(got-want) > 1e-4*(1+want) {
-				t.Errorf("%v: row %d left out: loss %g, %g of a fit without it", kind, i, got, want)
-			}
-		}
-	}
-}
-
-// searching is a chooser of a sample with a target that the caller changes.
-func searching(t *testing.T, src data.Source) (*chooser, []int) {
-	t.Helper()
-	c, _ := searched(t, src, Options{Learn: onlyY, Folds: 1})
-	return c, c.order()
-}
-
-// A metric that rows are judged by knows nothing of their targets: those of one half change no bit of the metric of the
-// other, and all of that of their own.
-func TestMetricsOfHalvesAreApart(t *testing.T) {
-	c, order := searching(t, ridgeline(400, 1, slanted))
-	of := &chain{kernel: kernel.Gaussian, kind: metric.FullRoot, rounds: []round{{1, 0.1}, {1, 0.1}, {1, 0.1}}}
-	before, err := c.halves(of, order)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, i := range order[len(order)/2:] {
-		c.s.t.Row(i)[0] = -c.s.t.At(i, 0) + float64(i%3)
-	}
-	after, err := c.halves(of, order)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(before[0].Data, after[0].Data) {
-		t.Error("the metric of one half depends on targets of the other")
-	}
-	if slices.Equal(before[1].Data, after[1].Data) {
-		t.Error("the metric of a half does not depend on its targets")
-	}
-}
-
-// Where nothing is to be learned the stated score is that of chance, with a metric or without: it is learned inside the
-// folds. A wave along a direction has one, and is predicted far better.
 func TestMetricIsTakenWhereItHelps(t *testing.T) {
 	t.Parallel()
 	fit := func(src data.Source, o Options) (*machine.Model, *Report) {
@@ -158,13 +63,16 @@ func TestMetricIsTakenWhereItHelps(t *testing.T) {
 	before, _ := mustFit(t, ridgeline(400, 1, slanted), o)
 	o.Scaling = ""
 	m, r := fit(ridgeline(400, 1, slanted), o)
-	if choice(t, r, "scaling").Value != scalingLearned || m.Spec.Kernel.M.IsEmpty() {
+	if choice(t, r, "metric").Value == "none" || m.Spec.Kernel.M.IsEmpty() {
 		t.Fatalf("no metric: %+v", r.Choices)
 	}
 	other := ridgeline(1000, 2, slanted)
 	a, b := evaluate(t, before, other)[1].Value, evaluate(t, m, other)[1].Value
 	if b < 0.9 || b < a+0.2 {
 		t.Errorf("R² %g with a metric, %g without", b, a)
+	}
+	if len(r.Metric.Directions) == 0 {
+		t.Fatalf("metric %+v", r.Metric)
 	}
 	d := r.Metric.Directions[0]
 	first := d.Columns[0].Name
@@ -176,7 +84,6 @@ func TestMetricIsTakenWhereItHelps(t *testing.T) {
 	}
 }
 
-// Models with a metric come back from their files, for all maps, and are the same at any number of threads.
 func TestMetricOfEveryMap(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	w := []float64{1, -1, 0, 0, 0, 0, 0, 0, 0, 0}
@@ -213,11 +120,7 @@ func TestMetricOfEveryMap(t *testing.T) {
 	}
 }
 
-// A fit with a metric that is stopped after its choices goes on with it, also where a fold's choices serve all rows.
 func TestMetricResumes(t *testing.T) {
-	old, pair := apartRows, sharedRows
-	apartRows, sharedRows = 250, 100
-	defer func() { apartRows, sharedRows = old, pair }()
 	o := Options{Learn: onlyY, Folds: 3, Scaling: scalingLearned, Kernel: kernel.Gaussian.String()}
 	src := ridgeline(400, 1, slanted)
 	want, _ := mustFit(t, src, o)
@@ -238,35 +141,6 @@ func TestMetricResumes(t *testing.T) {
 	}
 }
 
-// Columns of another part of a table are found by what they mean.
-func TestCarriedMetric(t *testing.T) {
-	from := &data.Schema{Fields: []data.Field{{Name: "a", Kind: data.Numeric, Missing: true},
-		{Name: "b", Kind: data.Categorical, Levels: []string{"x", "y"}}}}
-	to := &data.Schema{Fields: []data.Field{{Name: "a", Kind: data.Numeric},
-		{Name: "b", Kind: data.Categorical, Levels: []string{"y", "z", "x"}}}}
-	m := dense.New[float64](5, 5)
-	for i := range m.Data {
-		m.Data[i] = float64(i)
-	}
-	got := carried(m, from, to)
-	want := dense.New[float64](6, 5) // a, y, z, x, other; z is new
-	for i := range 5 {
-		for j, k := range []int{0, 3, -1, 2, 4} {
-			if k >= 0 {
-				want.Set(i, j, m.At(i, k))
-			}
-		}
-	}
-	want.Set(5, 2, (0+6+12+18+24)/5.0)
-	if got.Rows != 6 || !slices.Equal(got.Data, want.Data) {
-		t.Errorf("%v, want %v", got.ToRows(), want.ToRows())
-	}
-	if same := carried(m, from, from); !slices.Equal(same.Data, m.Data) {
-		t.Errorf("%v for the same columns", same.ToRows())
-	}
-}
-
-// What cannot have a metric says why.
 func TestMetricRefused(t *testing.T) {
 	src := ridgeline(100, 1, slanted)
 	for name, o := range map[string]Options{
@@ -286,7 +160,6 @@ func TestMetricRefused(t *testing.T) {
 	}
 }
 
-// Prediction intervals come from rows that are left out in the coordinates of the metric, too.
 func TestIntervalsWithMetric(t *testing.T) {
 	o := Options{Learn: onlyY, Folds: 4, Scaling: scalingLearned, Kernel: kernel.Gaussian.String()}
 	m, r := mustFit(t, ridgeline(420, 4, slanted), o)
@@ -303,7 +176,6 @@ func TestIntervalsWithMetric(t *testing.T) {
 	}
 }
 
-// Encoded columns of one column have names of their own.
 func TestShownNames(t *testing.T) {
 	s := &data.Schema{Fields: []data.Field{{Name: "when", Kind: data.Time, Clock: true, Missing: true},
 		{Name: "who", Kind: data.Categorical, Levels: []string{"a", "b"}, Code: data.CodeMeans,

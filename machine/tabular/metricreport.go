@@ -18,12 +18,23 @@ const (
 	shownLoadings   = 5 // of a direction
 )
 
-// described reports what a metric learned about the columns of a schema. halves are the metrics of two halves of the
-// rows.
-func (l *learned) described(s *data.Schema, scaling string, halves []dense.Matrix[float64]) (*machine.Metric, error) {
-	out := &machine.Metric{Kind: l.kind.String(), Rounds: l.steps, Scaling: scaling, Rows: l.rows,
+// describeMetric reports what the metric of a candidate learned about the columns, and how alike the metrics of two
+// halves of the rows are.
+func (f *frame) describeMetric(c Candidate, l *learned) (*machine.Metric, error) {
+	s := f.schema
+	order := hashed(seq(f.s.len()), f.o.Seed)
+	order = order[:min(len(order), metricRows)]
+	var halves []matrix
+	for _, rows := range [][]int{order[:len(order)/2], order[len(order)/2:]} {
+		half, _, err := f.learnColumns(f.base(everyFold), c, rows)
+		if err != nil {
+			return nil, err
+		}
+		halves = append(halves, half.metric)
+	}
+	out := &machine.Metric{Kind: c.Metric.Kind.String(), Rounds: c.Metric.Rounds, Scaling: c.Scaling, Rows: len(order),
 		Alike: metric.Alike(halves[0], halves[1])}
-	shares, at := metric.Shares(l.m), 0
+	shares, at := metric.Shares(l.metric), 0
 	for i := range s.Fields {
 		f := &s.Fields[i]
 		column := machine.MetricColumn{Name: f.Name}
@@ -34,10 +45,10 @@ func (l *learned) described(s *data.Schema, scaling string, halves []dense.Matri
 		out.Columns = append(out.Columns, column)
 	}
 	out.Columns = largest(out.Columns, shownColumns)
-	if !l.kind.Full() {
+	if !c.Metric.Kind.Full() {
 		return out, nil
 	}
-	all, err := metric.Directions(l.m, shownDirections)
+	all, err := metric.Directions(l.metric, shownDirections)
 	if err != nil {
 		return nil, err
 	}

@@ -142,7 +142,6 @@ const (
 	scalingCommon   = "common"   // all numbers by one number: columns of one unit, such as pixels
 	scalingRobust   = "robust"   // numbers by their interquartile range over 1.35, their standard deviation if normal
 	scalingNone     = "none"     // numbers as they are
-	scalingFitted   = "fitted"   // every column by its own width, of largest marginal likelihood
 	// scalingLearned is a metric of the standardised columns, learned from the gradients of a fit: see package
 	// machine/internal/metric.
 	scalingLearned = "learned"
@@ -162,7 +161,7 @@ func Values(option string) []string {
 	case "map":
 		return []string{MapRandom, MapExact, MapNystrom}
 	case "scaling":
-		return []string{scalingStandard, scalingCommon, scalingRobust, scalingNone, scalingFitted, scalingLearned}
+		return []string{scalingStandard, scalingCommon, scalingRobust, scalingNone, scalingLearned}
 	case "loss":
 		return []string{lossSquares, lossMargins}
 	case "kernel":

@@ -7,51 +7,6 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// choosePenalty chooses λ on the sample, or leaves it open. λ weighs against a sum of losses, not a mean, so its
-// best value does not shrink with n: the best on the sample is a good centre for all rows.
-func (c *chooser) choosePenalty() error {
-	if c.unpenalised() {
-		return nil
-	}
-	if c.f.o.Lambda > 0 {
-		c.lambda = c.f.o.Lambda
-		c.chosen(Choice{Name: "lambda", Number: c.lambda, Value: short(c.lambda), Given: true, Why: "as asked"})
-		return nil
-	}
-	switch {
-	case !c.f.info.Summed():
-		return c.chooseLogistic()
-	case c.open():
-		c.d.Open = true
-		return nil
-	}
-	ch := Choice{Name: "lambda", Number: c.lambda, Value: short(c.lambda), Why: "best " + c.f.metric()}
-	for _, t := range c.last {
-		ch.Trials = append(ch.Trials, c.f.shown(t, t.lambda, ""))
-	}
-	c.chosen(ch)
-	return nil
-}
-
-// open reports whether all rows will decide on λ. They do if their sums tell it without another pass (regression),
-// or if the scoring pass is made anyway (classes). They do not if the sample is the whole table, because it was
-// already used out of fold. A Gaussian process always uses all rows, since the evidence needs no rows held out.
-func (c *chooser) open() bool {
-	switch {
-	case c.f.o.Lambda > 0 || !c.f.info.LeastSquares || !c.f.info.Summed():
-		return false
-	case c.f.info.Bayesian:
-		return true
-	case c.f.summed && c.f.task == machine.Classification: // sums of classes do not tell λ
-		return false
-	}
-	return c.rows > int64(c.s.len()) && c.rows >= gcvRows*int64(c.find("features").Number)
-}
-
-// gcvRows is the number of rows per feature from which all rows choose λ by generalised cross-validation. With
-// fewer, it mistakes models that nearly interpolate for good ones.
-const gcvRows = 4
-
 // halfDecades are the steps around the λ of the sample between which all rows choose. Each costs a factorisation.
 var halfDecades = []float64{-2, -1, 0, 1, 2}
 
@@ -114,7 +69,3 @@ func pathPenalty(r pather, evidence bool, centre float64, outputs int) (Choice, 
 	ch.Value = short(ch.Number)
 	return ch, nil
 }
-
-// mostRaises bounds how often solved raises λ: eight decades. Features of norm 1 are not singular with so large a
-// penalty.
-const mostRaises = 16

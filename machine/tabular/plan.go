@@ -102,13 +102,13 @@ func Choose(ctx context.Context, t Table, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := searchAll(f, s, t.Rows)
+	d, _, err := choose(newFrame(f, s), t.Rows)
 	if err != nil {
 		return nil, err
 	}
 	schema, notes := t.Schema, d.Notes
-	if d.fields != nil {
-		schema = weightedFields(schema, d.fields)
+	if d.Fields != nil {
+		schema = weightedFields(schema, d.Fields)
 	}
 	if t.Summary != nil {
 		notes = slices.Concat(t.Summary.Notes, notes)
@@ -139,13 +139,15 @@ func (j *job) given(t Table) (*sample, error) {
 		return nil, err
 	}
 	folds := j.innerFolds(int64(t.X.Rows))
-	s := &sample{x: dense.New[float64](t.X.Rows, t.X.Cols), y: dense.New[float64](t.X.Rows, t.Y.Cols)}
+	s := &sample{x: dense.New[float64](t.X.Rows, t.X.Cols), y: dense.New[float64](t.X.Rows, t.Y.Cols),
+		rows: make([]int64, t.X.Rows)}
 	at := 0
 	for k := range folds {
 		s.first = append(s.first, at)
 		for i := range t.X.Rows {
 			if j.deal.of(int64(i), folds) == k {
 				copy(s.x.Row(at), t.X.Row(i))
+				s.rows[at] = int64(i)
 				if t.Y.Cols > 0 {
 					copy(s.y.Row(at), t.Y.Row(i))
 				}
@@ -191,56 +193,70 @@ func (p *Plan) Finish(ctx context.Context, total machine.Sums, held machine.Rows
 	f := &final{chosen: c, log: &journal{notes: slices.Clone(p.Notes)}, choices: p.Choices}
 	lambda := p.Lambda
 	if p.Open {
-		lambdas, err := f.openPenalty(total)
-		if err != nil {
+		if lambda, err = f.openPenalty(total); err != nil {
 			return nil, nil, err
 		}
-		lambda = lambdas[0]
 	}
 	if err := f.solve(total, lambda); err != nil {
 		return nil, nil, err
 	}
-	f.restore()
 	var s stated
 	if held != nil {
 		if s, err = judge(c.job, f.model, held); err != nil {
 			return nil, nil, err
 		}
 	}
+	f.restore()
 	r := c.report(f.choices, s, f.log)
 	f.model.History = r.history()
 	return f.model, &r, f.model.Validate()
 }
 
-// judge scores and calibrates the model on rows that it has not seen.
+// judge states the scores of a model of standardised targets from rows that it has not seen.
 func judge(j *job, m *machine.Model, rows machine.Rows) (stated, error) {
-	e, err := m.Evaluation()
+	f := &frame{job: j, s: new(sample), folds: 1}
+	p, err := machine.NewPredictor[float64](m)
 	if err != nil {
 		return stated{}, err
 	}
-	of := &scored{held: newHeld(j, e)}
-	var scores machine.Calibration
-	err = eachPredicted(j, m, rows, func(_, y, pred, variance dense.Matrix[float64]) error {
-		for i := 0; j.task == machine.Unsupervised && i < pred.Rows; i++ {
-			scores.Add(pred.At(i, 0))
-			pred.Set(i, 0, m.LogDensity(pred.At(i, 0)))
+	u := unseen{folds: 1}
+	var ws machine.Workspace[float64]
+	err = j.watch(rows, stageScore).Each(j.o.Block, func(x, y matrix) error {
+		pred, variance := dense.New[float64](x.Rows, max(m.Outputs, 1)), matrix{}
+		if err := p.Predict(pred, x, &ws); err != nil {
+			return err
 		}
-		of.held.add(0, y, pred, nil)
-		if j.task == machine.Regression {
-			of.residuals.Add(y, pred, variance, nil)
+		if j.info.Bayesian {
+			variance = dense.New[float64](x.Rows, m.Outputs)
+			if err := p.Variance(variance, x, &ws); err != nil {
+				return err
+			}
 		}
-		return e.Add(y, pred, variance)
+		for i := range x.Rows {
+			u.rows, u.fold = append(u.rows, len(u.rows)), append(u.fold, 0)
+			f.s.rows = append(f.s.rows, int64(len(u.rows)))
+			u.pred = appendRow(u.pred, pred.Row(i))
+			if y.Cols > 0 {
+				f.s.y = appendRow(f.s.y, y.Row(i))
+			}
+			if variance.Rows > 0 {
+				u.variance = appendRow(u.variance, variance.Row(i))
+			}
+		}
+		return nil
 	})
-	if err != nil {
+	if err != nil || len(u.rows) == 0 {
 		return stated{}, err
 	}
-	m.Quantiles = scores.Quantiles()
-	if e.Len() == 0 {
-		return stated{}, nil
+	f.s.x.Rows, f.fold = len(u.rows), [][]int{u.fold}
+	var s stated
+	if j.task == machine.Unsupervised {
+		s, err = f.stateDensity(m, []unseen{u})
+	} else {
+		s, err = f.state(m, []unseen{u}, new(journal))
 	}
-	of.evals = []*machine.Evaluation{e}
-	of.on = fmt.Sprintf("%d rows that were held out of choices and sums", e.Len())
-	return of.state(j, m, nil)
+	s.on = fmt.Sprintf("%d rows that were held out of choices and sums", len(u.rows))
+	return s, err
 }
 
 // namedSource is a table that is elsewhere: only its name is known.

@@ -332,3 +332,36 @@ func (r *pickedReader) hold() error {
 		r.blocks, r.ends = append(r.blocks, b), append(r.ends, rows)
 	}
 }
+
+// someReader passes on some rows of a table, in their order.
+type someReader struct {
+	data.Reader
+	has        func(row int64) bool
+	row, given int64 // rows read, and rows handed on
+	kept       []int // of the last block
+}
+
+func (r *someReader) Read(b *data.Block, most int) error {
+	for {
+		if err := r.Reader.Read(b, most); err != nil {
+			return err
+		}
+		r.kept = r.kept[:0]
+		for i := range b.Rows {
+			if r.has(r.row + int64(i)) {
+				r.kept = append(r.kept, i)
+			}
+		}
+		r.row += int64(b.Rows)
+		if len(r.kept) == 0 {
+			continue
+		}
+		b.Keep(r.kept)
+		b.First = r.given
+		r.given += int64(b.Rows)
+		return nil
+	}
+}
+
+// Where names the place of row i of the last block in the whole table.
+func (r *someReader) Where(i int) string { return r.Reader.Where(r.kept[i]) }

@@ -9,8 +9,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Compared holds the scores of a method on the rows that the model is scored on, fitted without the same folds. They
-// are scores of models of fewer rows: unlike Report.Scores, they are not extrapolated.
+// Compared holds the scores of a method on the rows that the model is scored on, fitted without the same folds.
 type Compared struct {
 	Name   string          `json:"name"` // kernel: the kernel machine itself; mean, most frequent class or linear
 	About  string          `json:"about"`
@@ -32,12 +31,9 @@ type Report struct {
 	Choices []Choice      `json:"choices"`
 	// Scores are out of fold: models predict rows that they have not seen. The main score comes first. Empty without
 	// cross-validation.
-	Scores   []machine.Score `json:"scores,omitempty"`
-	Compared []Compared      `json:"compared,omitempty"`  // simpler methods on the same rows, after the kernel
-	ScoredOn string          `json:"scored_on,omitempty"` // "all rows in 5 folds; …"
-	// Curve are values of the main score by the share of the rows that a model learns from. The last is stated for all
-	// rows: it continues the others, which were measured. Empty: Scores are those of models without a fold.
-	Curve     []CurvePoint    `json:"curve,omitempty"`
+	Scores    []machine.Score `json:"scores,omitempty"`
+	Compared  []Compared      `json:"compared,omitempty"`  // simpler methods on the same rows, after the kernel
+	ScoredOn  string          `json:"scored_on,omitempty"` // "all rows in 5 folds; …"
 	Confusion [][]int64       `json:"confusion,omitempty"` // of classes, by truth and prediction
 	Metric    *machine.Metric `json:"metric,omitempty"`    // of the kernel, if it was learned
 	Notes     []string        `json:"notes,omitempty"`     // what a person should know
@@ -45,21 +41,6 @@ type Report struct {
 	Seconds   float64         `json:"seconds"`
 	Stages    []Stage         `json:"stages"`
 	Resumed   int64           `json:"resumed,omitempty"` // rows taken from a checkpoint
-}
-
-// stated holds the scores of a report and describes the rows that they come from.
-type stated struct {
-	scores    []machine.Score
-	confusion [][]int64
-	on        string
-	curve     []CurvePoint
-}
-
-// CurvePoint is a score of models that learned from a share of the rows.
-type CurvePoint struct {
-	Share float64 `json:"share"`
-	Name  string  `json:"name"`
-	Value float64 `json:"value"`
 }
 
 // Choice is one decision. Trials are the alternatives that decided it, not all that were tried: each bandwidth shows

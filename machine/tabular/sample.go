@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/randfeat/randfeat/dense"
@@ -12,8 +11,8 @@ import (
 )
 
 // sample holds a part of the rows in memory, sorted by fold. Choices are tried on it, and a fold is a range of its
-// rows, without a copy. Every row is in its fold of the whole table, so a model without a fold has not seen that
-// fold's rows of the sample either. The inputs take at most 8·sampleCells bytes, twice that while the sample is
+// rows, without a copy. Every row is in its fold of the whole table, so sums without a fold have not seen that fold's
+// rows of the sample either. The inputs take at most 8·sampleCells bytes, twice that while the sample is
 // drawn.
 type sample struct {
 	x dense.Matrix[float64]
@@ -26,9 +25,9 @@ type sample struct {
 	ordered bool
 	// weighted says that the last column of y holds weights.
 	weighted bool
-	// last is the largest priority of its rows. All other rows of the table have larger ones.
-	last uint64
-	rows []int64 // numbers in the table; nil in a copy without a fold
+	rows     []int64 // numbers in the table
+	// places are the columns with codes by means, with the level of every row.
+	places []crossedColumns
 }
 
 func (s *sample) len() int   { return s.x.Rows }
@@ -43,66 +42,6 @@ func (s *sample) weight(i int) float64 {
 		return 1
 	}
 	return s.y.At(i, s.y.Cols-1)
-}
-
-// weigh multiplies the losses of the last len(loss) rows by their weights. The mean weight of all rows is 1.
-func (s *sample) weigh(loss []float64) {
-	for i := 0; s.weighted && i < len(loss); i++ {
-		loss[i] *= s.weight(s.len() - len(loss) + i)
-	}
-}
-
-// roots returns the square roots of the weights of some rows, or nil if there are no weights.
-func (s *sample) roots(rows []int) []float64 {
-	if !s.weighted {
-		return nil
-	}
-	out := make([]float64, len(rows))
-	for i, r := range rows {
-		out[i] = math.Sqrt(s.weight(r))
-	}
-	return out
-}
-
-// scored returns the first fold that is predicted.
-func (s *sample) scored() int {
-	if s.ordered {
-		return 1
-	}
-	return 0
-}
-
-// judged returns the losses of the rows that were predicted.
-func (s *sample) judged(loss []float64) []float64 {
-	if loss == nil {
-		return nil
-	}
-	return loss[s.first[s.scored()]:]
-}
-
-// without copies the folds that a model which predicts fold k learns from: all others, or the earlier ones.
-func (s *sample) without(k int) *sample {
-	lo, hi := s.fold(k)
-	if s.ordered {
-		hi = s.len()
-	}
-	gone := hi - lo
-	rest := func(m dense.Matrix[float64]) dense.Matrix[float64] {
-		if m.Cols == 0 {
-			m.Rows = s.len() - gone
-			return m
-		}
-		c := dense.New[float64](s.len()-gone, m.Cols)
-		for i := range c.Rows {
-			from := i
-			if i >= lo {
-				from += gone
-			}
-			copy(c.Row(i), m.Row(from))
-		}
-		return c
-	}
-	return &sample{x: rest(s.x), y: rest(s.y), t: rest(s.t), last: s.last, weighted: s.weighted}
 }
 
 // reservoir keeps the rows with the smallest priorities. These depend only on row numbers and the seed. The result
@@ -177,8 +116,7 @@ func (j *job) take(rows machine.Rows) (*sample, int64, error) {
 	if err := j.checkRows(r.rows, counts); err != nil {
 		return nil, 0, err
 	}
-	// The sample keeps all rows if the exact kernel will use them. Of a larger table, a density keeps at most half:
-	// the rows on which nothing was tried supply its score.
+	// The sample keeps all rows if the exact kernel will use them.
 	if keep := j.kept(r.rows); keep < len(r.top) {
 		slices.SortFunc(r.top, func(a, b candidate) int { return cmp.Compare(a.priority, b.priority) })
 		r.top = r.top[:keep]
@@ -194,7 +132,6 @@ func (j *job) take(rows machine.Rows) (*sample, int64, error) {
 		ordered: j.deal.ordered(), weighted: j.weights != nil}
 	at := -1
 	for i, c := range r.top {
-		s.last = max(s.last, c.priority)
 		copy(s.x.Row(i), r.x.Row(c.slot))
 		copy(s.y.Row(i), r.y.Row(c.slot))
 		s.rows = append(s.rows, c.row)
@@ -216,8 +153,6 @@ func (j *job) kept(n int64) int {
 		return int(n)
 	case j.subsamples(n):
 		return j.partRows()
-	case j.task == machine.Unsupervised:
-		return int(min(int64(j.o.Sample), max(n/2, minSample)))
 	}
 	return j.o.Sample
 }
@@ -250,7 +185,7 @@ func (j *job) checkRows(n int64, counts []int64) error {
 			present, last = present+1, c
 		}
 	}
-	if present < 2 && !j.inner {
+	if present < 2 {
 		return fmt.Errorf("%s: target %q is %q in every row, one class cannot be told from another: %w", j.src.Name(),
 			j.schema.Targets[0].Name, j.schema.Targets[0].Classes[last], machine.ErrClass)
 	}

@@ -48,9 +48,7 @@ func (j *job) weigh() {
 	}
 	j.weightScale = 1 / mean(m.Weight)
 	j.weights = scaled(m.Weight, j.weightScale)
-	if !j.inner { // a λ set by the caller belongs to the sum of losses with the original weights
-		j.o.Lambda *= j.weightScale
-	}
+	j.o.Lambda *= j.weightScale // a λ set by the caller belongs to the sum of losses with the original weights
 }
 
 // weighClasses multiplies the weights of rows by those of their classes; this takes a pass. Choices and fits of all

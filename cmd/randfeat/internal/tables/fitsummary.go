@@ -225,10 +225,6 @@ func printScores(w io.Writer, r *FitReport, targets []string) error {
 			fmt.Fprintln(w)
 		}
 	})
-	if c := r.Curve; err == nil && len(c) == 3 {
-		_, err = fmt.Fprintf(w, "Learning curve: %s %.4g with %.0f %% of the rows, %.4g with %.0f %%, so %.4g with all.\n",
-			c[0].Name, c[0].Value, 100*c[0].Share, c[1].Value, 100*c[1].Share, c[2].Value)
-	}
 	return err
 }
 
