@@ -224,7 +224,7 @@ func short(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) }
 // different kernels, each at its own best width and penalty, err in different ways.
 const (
 	// meanRows is the number of rows up to which that is done: predictions take several times as long.
-	meanRows = 20000
+	meanRows = 1000
 	// alsoShare is the share of each further machine in the mean; the chosen machine has the rest.
 	alsoShare = 0.25
 )
@@ -331,7 +331,7 @@ func (s *search) describe(d *decision) {
 		if s.s.len() < leastScaling {
 			why = fmt.Sprintf("%d rows are too few to tell which is better", s.s.len())
 		}
-		s.choices = slices.Insert(s.choices, 0, Choice{Name: "scaling", Value: scalingStandard, Why: why})
+		s.choices = append(s.choices, Choice{Name: "scaling", Value: scalingStandard, Why: why})
 	}
 	d.Choices = append(d.Choices, s.choices...)
 	if s.also != nil {

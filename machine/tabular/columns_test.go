@@ -101,7 +101,8 @@ func TestScalings(t *testing.T) {
 	// Robust and standard scalings are the same up to what the middle half of normal columns says. A metric of the
 	// standard scaling finds the two columns.
 	if math.Abs(math.Log(rmse[scalingRobust]/rmse[scalingStandard])) > 0.3 ||
-		math.Abs(math.Log(rmse[scalingNone]/rmse[scalingCommon])) > 0.1 || rmse[scalingLearned] > 0.2*rmse[scalingStandard] {
+		math.Abs(math.Log(rmse[scalingNone]/rmse[scalingCommon])) > 0.1 ||
+		rmse[scalingLearned] > 0.2*rmse[scalingStandard] {
 		t.Errorf("RMSE %v", rmse)
 	}
 }

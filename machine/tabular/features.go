@@ -200,8 +200,8 @@ func (c *featureSearch) limit() int {
 	return min(most, c.o.Budget, c.mostFeaturesFor())
 }
 
-// leastSquares is the kind that judges settings of all kinds of which least squares on the same features finds good ones:
-// the usual one of a task.
+// leastSquares is the kind that judges settings for all kinds of which least squares on the same features finds good
+// ones: the usual kind of a task.
 func (j *job) leastSquares() machine.Kind { return machine.KindsOf(j.task)[0] }
 
 // try tries settings of a map, each with several penalties.

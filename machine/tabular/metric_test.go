@@ -146,16 +146,37 @@ func TestMetricRefused(t *testing.T) {
 	for name, o := range map[string]Options{
 		"density":   {Kind: machine.KindDensity},
 		"bandwidth": {Learn: onlyY, Bandwidth: 1},
-		"weights":   {Learn: onlyY, Marks: data.MarkColumns{Weight: "x1"}},
-		"groups":    {Learn: onlyY, Marks: data.MarkColumns{Group: "x1"}},
 	} {
-		if o.Scaling = scalingLearned; o.Marks.Weight != "" {
-			for _, row := range src.rows {
-				row[1] = math.Abs(row[1])
-			}
-		}
+		o.Scaling = scalingLearned
 		if _, _, err := Fit(context.Background(), src, o); !errors.Is(err, machine.ErrSetup) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Weights, groups and times have metrics too.
+func TestMetricOfMarkedRows(t *testing.T) {
+	for name, marks := range map[string]data.MarkColumns{"weights": {Weight: "x9"}, "groups": {Group: "x9"},
+		"times": {Time: "x9"}} {
+		src, other := ridgeline(400, 1, slanted), ridgeline(1000, 2, slanted)
+		for i, row := range src.rows {
+			switch row[9] = float64(i); name {
+			case "weights":
+				row[9] = float64(1 + i%3)
+			case "groups":
+				row[9] = float64(i / 4)
+			}
+		}
+		r2 := map[string]float64{}
+		for _, scaling := range []string{scalingStandard, scalingLearned} {
+			m, _ := mustFit(t, src, Options{Learn: onlyY, Scaling: scaling, Marks: marks, Folds: 4})
+			if m.Spec.Kernel.M.IsEmpty() != (scaling == scalingStandard) {
+				t.Errorf("%s, %s: metric %v", name, scaling, m.Spec.Kernel.M)
+			}
+			r2[scaling] = evaluate(t, m, other)[1].Value
+		}
+		if r2[scalingLearned] < r2[scalingStandard]+0.1 {
+			t.Errorf("%s: R² %v", name, r2)
 		}
 	}
 }

@@ -26,7 +26,7 @@ var rules = []rule{
 	{"encode", 1, false, false, (*search).otherCodes},
 	{"kernel", 0.5, true, false, (*search).otherKernels},
 	{"scaling", 1, false, false, (*search).otherScalings},
-	{"metric", 1, false, false, (*search).otherMetrics},
+	{"metric", 1, true, false, (*search).otherMetrics},
 	{"loss", 0.5, false, true, (*search).otherLosses},
 }
 
@@ -256,10 +256,10 @@ func (s *search) decide(r rule) error {
 		return err
 	}
 	top := best(ts)
-	if s.few && r.each {
+	asked := r.name == "metric" && s.o.Scaling == scalingLearned
+	if s.few && r.each && !asked {
 		return s.decideEach(r, ts)
 	}
-	asked := r.name == "metric" && s.o.Scaling == scalingLearned
 	if diff, se := r.gain(s.at, top); s.few && !asked && diff < -hopeless*se {
 		s.note(r, s.at, ts, false) // far behind already
 		return nil
@@ -494,15 +494,32 @@ func (s *search) otherMetrics(at *trial) (out []Candidate, err error) {
 	if from == nil {
 		return nil, nil
 	}
-	probe := s.codes[at.Codes].probe
-	var tops []*trial
-	for _, kind := range metric.Kinds() {
-		if kind.Full() && d > fullColumns {
+	for _, full := range []bool{false, true} {
+		if full && d > fullColumns {
 			continue
 		}
-		c := from.Candidate
-		c.Metric.Kind = kind
-		got, err := s.metricRound(probe, c)
+		top, err := s.learnedMetric(from.Candidate, full)
+		if err != nil {
+			return nil, err
+		}
+		if top != nil {
+			out = append(out, top.Candidate)
+		}
+	}
+	return s.hopeful(rule{}, at, out)
+}
+
+// learnedMetric returns the best trial of the kinds of metric that are full or not, by the folds of a probe; nil: none
+// can be solved.
+func (s *search) learnedMetric(from Candidate, full bool) (*trial, error) {
+	probe := s.codes[from.Codes].probe
+	var tops []*trial
+	for _, kind := range metric.Kinds() {
+		if kind.Full() != full {
+			continue
+		}
+		from.Metric.Kind = kind
+		got, err := s.metricRound(probe, from)
 		if err != nil {
 			return nil, err
 		}
@@ -521,10 +538,7 @@ func (s *search) otherMetrics(at *trial) (out []Candidate, err error) {
 		}
 		top = got
 	}
-	if top == nil {
-		return nil, nil
-	}
-	return s.hopeful(rule{}, at, []Candidate{top.Candidate})
+	return top, nil
 }
 
 // metricStart returns the best trial whose kernel has gradients; nil: there is none.
