@@ -211,7 +211,7 @@ func TestPythonReadsModels(t *testing.T) {
 	if err := os.WriteFile(few, []byte(strings.Join(lines[:91], "")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range []string{"--features 128 --bandwidth 2 --scaling fitted", "--map exact --bandwidth 2",
+	for _, args := range []string{"--features 128 --bandwidth 2 --scaling robust", "--map exact --bandwidth 2",
 		"--map nystrom --features 100 --bandwidth 2", "--map nystrom --features 60 --bandwidth 6 --kernel laplace",
 		"--map nystrom --features 60 --bandwidth 3 --kernel matern52", "--model gp --features 64 --bandwidth 2",
 		"--model smoother --family oprf --features 64 --bandwidth 2",

@@ -179,7 +179,7 @@ _PARAMETERS = """model : str, optional
     max_features : int, optional
         Number of random features or landmarks. None chooses.
     scaling : str, optional
-        Scaling of columns: "standard", "common", "robust", "none" or "fitted". None chooses.
+        Scaling of columns: "standard", "common", "robust", "none" or "learned". None chooses.
     folds : int
         Folds of the cross-validation behind choices, scores, probabilities and intervals. 1 means no cross-validation
         and none of these.
