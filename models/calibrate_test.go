@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -205,4 +206,33 @@ func FuzzCalibration(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// Saving a session takes its size once more, not several times.
+func TestSaveTakesItsSizeOnce(t *testing.T) {
+	m, ids := long(t, models.Options{Precision: "int8"})
+	s, err := m.Decoder.Session()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Read(ctx, ids[:1500]); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "s.rfs")
+	if err := s.Save(path, ""); err != nil { // the first call hashes the files of the model
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if err := s.Save(path, ""); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; float64(n) > 1.6*float64(info.Size()) {
+		t.Errorf("%d bytes were allocated for a file of %d", n, info.Size())
+	}
 }

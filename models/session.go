@@ -27,7 +27,9 @@ func (s *Session) Save(path, note string) error {
 		return fmt.Errorf("a note of %d bytes", len(note))
 	}
 	states := s.state.States()
-	b := sessionFormat.Begin(nil, seal.Header{Fingerprint: s.decoder.base(),
+	// b does not grow: that would take the size of the session again.
+	size := sessionFormat.Size(len(note) + 4*len(s.next) + int(s.Bytes()) + 1024*len(states))
+	b := sessionFormat.Begin(make([]byte, 0, size), seal.Header{Fingerprint: s.decoder.base(),
 		Counts: []uint64{uint64(s.Len()), uint64(len(note)), uint64(len(s.next)), uint64(len(states))}})
 	b = append(b, note...)
 	b = seal.Append(b, s.next...)
