@@ -149,7 +149,8 @@ func Read(text []byte, of *data.Schema) (*Reference, error) {
 	}
 	n := min(len(r.schema.Fields), mostFields)
 	switch {
-	case !(s.Median > 0) || !dense.IsFinite(s.Median) || !(s.Rows >= 1) || s.Rows > 1<<40 || !(s.Tests > 0):
+	case !(s.Median > 0) || !dense.IsFinite(s.Median) || !(s.Rows >= 1) || s.Rows > 1<<40 || !(s.Tests > 0) ||
+		s.Maximum.Scale > 0 && !(s.Maximum.Excess > 0):
 		return nil, bad("a number out of range")
 	case s.Options.Projections < 1 || s.Options.Projections > 4096:
 		return nil, bad("the number of projections")

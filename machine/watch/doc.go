@@ -22,7 +22,7 @@
 // Every statistic is a sum over rows: random features, products of two columns, counts of bins and levels. So a monitor
 // has constant memory and merges, and a reference is the monitor of the rows of the fit. The difference of mean random
 // features of two samples is the kernel two-sample test (maximum mean discrepancy; Gretton et al. 2012, JMLR 13).
-// docs/watch.md describes the tests and what they detect; docs/theory.md §11 has their variance.
+// docs/watch.md describes the tests and what they detect; docs/theory.md §8 has their law.
 //
 // # Files
 //

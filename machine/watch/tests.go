@@ -16,17 +16,26 @@ func chiSquared(t, k float64) float64 {
 	return distuv.ChiSquared{K: k}.Survival(t)
 }
 
-// gumbel is the law of the largest of many dependent statistics with exponential tails.
-type gumbel struct{ Mode, Scale float64 }
+// gumbel is the law of the largest of many dependent squares of normal variables, with a tail that is not lighter than
+// exponential with the mean Excess above From, the upper quartile.
+type gumbel struct{ Mode, Scale, From, Excess float64 }
 
-// gumbelOf has the mean and the variance of v.
+// heavier multiplies the mean excess of a sample: the tail of products is heavier than 50 values show.
+const heavier = 1.3
+
+// gumbelOf has the mean and the variance of v. The tail of a single square falls as e^{−t/2}.
 func gumbelOf(v []float64) gumbel {
+	v = slices.Sorted(slices.Values(v))
+	from, excess := v[len(v)*3/4], 0.0
+	for _, x := range v[len(v)*3/4:] {
+		excess += (x - from) / float64(len(v)-len(v)*3/4)
+	}
 	mean, square := sum(v)/float64(len(v)), 0.0
 	for _, x := range v {
 		square += (x - mean) * (x - mean) / float64(len(v)-1)
 	}
 	s := math.Sqrt(6*square) / math.Pi
-	return gumbel{mean - eulerGamma*s, s}
+	return gumbel{mean - eulerGamma*s, s, from, max(2, heavier*excess)}
 }
 
 const eulerGamma = 0.57721566490153286
@@ -36,7 +45,11 @@ func (g gumbel) tail(t float64) float64 {
 	if !(g.Scale > 0) {
 		return 1
 	}
-	return -math.Expm1(-math.Exp(-(t - g.Mode) / g.Scale))
+	p := -math.Expm1(-math.Exp(-(t - g.Mode) / g.Scale))
+	if t > g.From {
+		p = max(p, math.Exp(-(t-g.From)/g.Excess)/4)
+	}
+	return p
 }
 
 // moments are the first three cumulants of the law of a quadratic form Σ λ_i χ²_1: Σλ_i, 2Σλ_i², 8Σλ_i³.
