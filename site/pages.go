@@ -27,6 +27,7 @@ type page struct {
 var listed = []page{
 	{title: "randfeat", source: "site/content/index.md", path: "index.html"},
 
+	{part: tutorials, title: "Ten minutes to a served model", source: "docs/start.md", path: "tutorials/start.html"},
 	{part: tutorials, title: "A model from a real table", source: "site/content/table.md",
 		path: "tutorials/table.html"},
 	{part: tutorials, title: "Attention on a real model's heads", source: "site/content/heads.md",

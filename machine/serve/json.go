@@ -10,6 +10,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/internal/cell"
+	"github.com/randfeat/randfeat/internal/suggest/similar"
 )
 
 // jsonRows reads [{…}, …], {"rows": [{…}, …]} or {"columns": […], "rows": [[…], …]} without building values:
@@ -167,8 +168,12 @@ func (r *jsonRows) readObject(b *data.Block) error {
 		if j >= len(r.d.columns) || string(key) != r.d.columns[j] {
 			var ok bool
 			if j, ok = r.d.index[string(key)]; !ok {
-				q := problem(http.StatusBadRequest, "bad_columns", "the model does not know the column %s: remove it",
-					show(key))
+				remedy := ": remove it"
+				if near := similar.Nearest(string(key), r.d.columns); near != "" {
+					remedy = fmt.Sprintf(", did you mean %q?", near)
+				}
+				q := problem(http.StatusBadRequest, "bad_columns", "the model does not know the column %s%s",
+					show(key), remedy)
 				q.Column = string(key)
 				return q
 			}

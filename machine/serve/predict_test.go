@@ -167,6 +167,7 @@ func TestBadRequests(t *testing.T) {
 		{js, `{"rows":[` + good + `,7]}`, "", 400, "bad_json", "want a JSON object", 2, ""},
 		{js, `{"rows":[{"a":1,"b":2}]}`, "", 400, "bad_value", "send null", 1, "c"},
 		{js, `{"rows":[` + good + `,{"a":1,"b":2,"c":"red","d":3}]}`, "", 400, "bad_columns", "remove it", 2, "d"},
+		{js, `{"rows":[{"a":1,"b":2,"C":"red"}]}`, "", 400, "bad_columns", `did you mean`, 1, "C"},
 		{js, `{"rows":[{"a":1,"b":2,"c":"red","a":3}]}`, "", 400, "bad_value", "twice", 1, "a"},
 		{js, `{"rows":[` + good + `,{"a":"one","b":2,"c":"red"}]}`, "", 400, "bad_value", "want a number", 2, "a"},
 		{js, `{"rows":[{"a":true,"b":2,"c":"red"}]}`, "", 400, "bad_value", "want a number", 1, "a"},
