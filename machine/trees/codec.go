@@ -58,26 +58,27 @@ func (f *Forest) AppendBinary(b []byte) ([]byte, error) {
 	return seal.Close(b, begin), nil
 }
 
-// UnmarshalBinary reads what AppendBinary appended. Errors wrap ErrCorrupt. A reader takes no more memory than a small
-// multiple of len(b).
+// UnmarshalBinary reads what AppendBinary appended. Errors wrap ErrCorrupt. Memory is taken only once the counts agree
+// with len(b).
 func (f *Forest) UnmarshalBinary(b []byte) error {
 	h, body, err := format.Open(b)
 	if err != nil {
 		return fmt.Errorf("trees: %w", err)
 	}
-	for _, n := range h.Counts {
-		if n > uint64(len(body)) {
-			return fmt.Errorf("trees: a count of %d in %d bytes: %w", n, len(body), ErrCorrupt)
-		}
+	n, size := h.Counts, uint64(0)
+	for i, bytes := range []uint64{8, 4, 8, 4, 14, 32, 4} { // of each part
+		size += min(n[i], uint64(len(body))+1) * bytes
 	}
-	n := h.Counts
+	if size != uint64(len(body)) {
+		return fmt.Errorf("trees: counts %v in %d bytes: %w", n, len(body), ErrCorrupt)
+	}
 	g := Forest{classes: int(h.Flag), start: make([]float64, n[0]), columns: make([]column, n[1]),
 		trees: make([]int32, n[3]), nodes: make([]node, n[4]), sets: make([]set, n[5]), values: make([]float32, n[6])}
 	shapes, cuts := make([]shape, n[1]), make([]float64, n[2])
 	for _, part := range g.parts(shapes, cuts) {
 		size, err := binary.Decode(body, binary.LittleEndian, part)
 		if err != nil {
-			return fmt.Errorf("trees: %w: %w", err, ErrCorrupt)
+			return err
 		}
 		body = body[size:]
 	}
@@ -86,7 +87,7 @@ func (f *Forest) UnmarshalBinary(b []byte) error {
 		g.columns[j] = column{used: s.Used, levels: s.Levels, cuts: cuts[:size:size]}
 		cuts = cuts[size:]
 	}
-	if what := g.check(); what != "" || len(body)+len(cuts) > 0 {
+	if what := g.check(); what != "" || len(cuts) > 0 {
 		return fmt.Errorf("trees: %s: %w", cmp.Or(what, "too many numbers"), ErrCorrupt)
 	}
 	*f = g

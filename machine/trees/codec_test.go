@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -36,6 +37,13 @@ func TestCodec(t *testing.T) {
 		b, err := f.MarshalBinary()
 		if err != nil {
 			t.Fatal(err)
+		}
+		distinct := map[set]bool{}
+		for _, s := range f.sets {
+			if distinct[s] {
+				t.Errorf("%d classes: a set is stored twice", classes)
+			}
+			distinct[s] = true
 		}
 		var g Forest
 		if err := g.UnmarshalBinary(b); err != nil {
@@ -121,10 +129,18 @@ func TestHostileBytes(t *testing.T) {
 	}
 	// Large counts do not allocate.
 	for i := range format.Counts {
-		hostile := bytes.Clone(body)
-		binary.LittleEndian.PutUint64(hostile[len(format.Magic)+36+8*i:], 1<<60)
-		if err := new(Forest).UnmarshalBinary(seal.Close(hostile, 0)); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("count %d: %v", i, err)
+		at := len(format.Magic) + 36 + 8*i
+		own := binary.LittleEndian.Uint64(body[at:])
+		for _, count := range []uint64{1 << 60, own + 1<<59, own + 1<<61, uint64(len(body) - format.HeaderSize())} {
+			hostile := bytes.Clone(body)
+			binary.LittleEndian.PutUint64(hostile[at:], count)
+			hostile = seal.Close(hostile, 0)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			err := new(Forest).UnmarshalBinary(hostile)
+			if runtime.ReadMemStats(&after); !errors.Is(err, ErrCorrupt) || after.TotalAlloc-before.TotalAlloc > 2000 {
+				t.Errorf("count %d of %d: %v, %d bytes taken", i, count, err, after.TotalAlloc-before.TotalAlloc)
+			}
 		}
 	}
 	if err := new(Forest).UnmarshalBinary(seal.Close(append(bytes.Clone(body), 0), 0)); !errors.Is(err, ErrCorrupt) {
