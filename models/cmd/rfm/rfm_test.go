@@ -126,6 +126,14 @@ func TestGenerateAndAsk(t *testing.T) {
 	if again := done(t, "", "ask", "--session", session, "why?", "-n", "8"); again != first {
 		t.Errorf("compacted: %q, then %q", first, again)
 	}
+	// A session names its model by a path that holds in other folders, too.
+	t.Chdir(filepath.Dir(model))
+	first = done(t, "", "ask", "--model", filepath.Base(model), "--read", document, "--session", session, "why?", "-n",
+		"8")
+	t.Chdir(dir)
+	if again := done(t, "", "ask", "--session", session, "why?", "-n", "8"); again != first {
+		t.Errorf("from another folder: %q, then %q", first, again)
+	}
 	var p Perplexity
 	if err := json.Unmarshal([]byte(done(t, strings.Repeat("a text ", 100), "perplexity", model, "-", "--context", "64",
 		"--json")), &p); err != nil || !(p.Perplexity > 1) || p.Tokens == 0 || p.Context != 64 {
