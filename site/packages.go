@@ -95,7 +95,10 @@ func packageHTML(fset *token.FileSet, d *doc.Package) (string, error) {
 		}
 		return l.DefaultURL("https://pkg.go.dev")
 	}
-	say := func(text string) { b.Write(printer.HTML(d.Parser().Parse(text))) }
+	say := func(text string) {
+		html := string(printer.HTML(d.Parser().Parse(text)))
+		b.WriteString(strings.ReplaceAll(html, "<pre>", `<pre tabindex="0">`)) // the keyboard scrolls it
+	}
 	declare := func(decl ast.Node) error {
 		var out bytes.Buffer
 		if err := format.Node(&out, fset, decl); err != nil {
