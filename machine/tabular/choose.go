@@ -138,6 +138,11 @@ func choose(f *frame, n int64) (*decision, *frame, error) {
 	}
 	of := s.whole[s.top.Codes]
 	s.f = of
+	if exact && of.iterates(of.s.len()) {
+		if err := s.beyond(of); err != nil {
+			return nil, nil, err
+		}
+	}
 	d.Members = s.members(exact)
 	if s.top.rows == of.s.len() {
 		d.out = s.top.out
@@ -358,7 +363,11 @@ func (s *search) describe(d *decision) {
 // near returns the trials that differ from a candidate in width and penalty only, the best for each value.
 func (s *search) near(c Candidate, of func(Candidate) float64, unit float64) []Trial {
 	var out []Trial
-	for _, t := range s.codes[c.Codes].all.trials {
+	ts := s.codes[c.Codes].all.trials
+	if s.beyondTrials != nil {
+		ts = s.beyondTrials
+	}
+	for _, t := range ts {
 		if t.at(c.Width, c.Lambda) == c {
 			out = append(out, s.shown(t, of(t.Candidate)*unit, ""))
 		}

@@ -26,8 +26,8 @@
 //	frame     frame.go, sample.go      pass 2: rows in memory, all or a sample, with the fold of each.
 //	trials    candidate.go,            one out-of-fold prediction of every row for every [Candidate]
 //	          evaluate.go, columns.go
-//	choice    search.go, features.go,  the best candidates and the rules that decided, with their figures
-//	          choose.go
+//	choice    search.go, beyond.go,    the best candidates and the rules that decided, with their figures
+//	          features.go, choose.go
 //	model     exact.go, final.go       pass 3: fitted to all rows
 //	stated    state.go, unseen.go      scores, probabilities and intervals from rows predicted by models that have not
 //	                                   seen them

@@ -279,3 +279,19 @@ func TestManyFeatures(t *testing.T) {
 		}
 	}
 }
+
+// Fits that are solved by conjugate gradients choose again on more rows, and the reasons state those.
+func TestMoreRowsChooseAgain(t *testing.T) {
+	limit, rows, judged := iterativeRows, beyondRows, beyondJudged
+	defer func() { iterativeRows, beyondRows, beyondJudged = limit, rows, judged }()
+	iterativeRows, beyondRows, beyondJudged = 600, 500, 100
+	m, r := mustFit(t, board(700, 1), Options{Learn: data.LearnOptions{Targets: []string{"class"}}, Folds: 1})
+	for _, name := range []string{"lambda", "bandwidth"} {
+		if ch := choice(t, r, name); len(ch.Trials) == 0 || !strings.Contains(ch.Why, "on 500 rows") {
+			t.Errorf("%+v", ch)
+		}
+	}
+	if got := evaluate(t, m, board(4000, 2))[0].Value; got < 0.80 {
+		t.Errorf("accuracy %.3f", got)
+	}
+}

@@ -64,7 +64,8 @@ type search struct {
 	losses  bool    // the model has an exact kernel, so losses are open
 	least   float64 // smallest penalty that conjugate gradients can solve; smaller ones are raised to it
 	// f is the frame of the chosen codes with all rows.
-	f *frame
+	f            *frame
+	beyondTrials []*trial
 }
 
 // levels are the evaluators of a code of levels.
