@@ -88,6 +88,7 @@ training of centroids.`)
 // draw writes a figure to the folder of the report and a link to it to w.
 func (c *config) draw(w io.Writer, name, alt string, f figure.Figure) error {
 	var svg bytes.Buffer
+	f.Width, f.Height = 440, 440 // read on phones too
 	if err := f.WriteSVG(&svg); err != nil {
 		return err
 	}
