@@ -131,7 +131,7 @@ var beyondRules = []beyondRule{
 // noteAgain replaces the choice of a rule by that of more rows, if more rows decided otherwise.
 func (s *search) noteAgain(r rule, before, rival *trial, won bool) {
 	n := len(s.choices)
-	s.note(r, before, []*trial{rival}, won)
+	s.note(r, before, rival, []*trial{rival}, won)
 	if len(s.choices) == n {
 		return
 	}

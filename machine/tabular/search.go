@@ -262,7 +262,7 @@ func (s *search) decide(r rule) error {
 		return s.decideEach(r, ts)
 	}
 	if diff, se := r.gain(s.at, top); s.few && !asked && diff < -hopeless*se {
-		s.note(r, s.at, ts, false) // far behind already
+		s.note(r, s.at, top, ts, false) // far behind already
 		return nil
 	}
 	if top, err = s.climb(true, top, laterSteps); err != nil {
@@ -285,7 +285,7 @@ func (s *search) decide(r rule) error {
 	if won {
 		s.at, s.top = top, rival
 	}
-	s.note(r, before, ts, won)
+	s.note(r, before, rival, ts, won)
 	return nil
 }
 
@@ -318,7 +318,7 @@ func (s *search) decideEach(r rule, ts []*trial) error {
 	}
 	before := s.top
 	won := r.prefers(s.top, rival)
-	s.note(r, before, append(all, rival), won)
+	s.note(r, before, rival, all, won)
 	if !won {
 		return nil
 	}
@@ -361,31 +361,40 @@ func (s *search) figure(r rule, t *trial, value float64, label string) Trial {
 	return out
 }
 
-// note adds the choice of a rule: the candidate before, the best of each alternative, and the figures that decided.
-func (s *search) note(r rule, before *trial, ts []*trial, won bool) {
-	tops := map[string]*trial{}
-	var names []string
-	for _, t := range append([]*trial{before}, ts...) {
-		name := t.describe(r.name)
-		if tops[name] == nil {
-			names = append(names, name)
-			tops[name] = t
-		} else if t.mean < tops[name].mean {
-			tops[name] = t
+// note adds the choice of a rule, which compared a trial with a rival: the best of each alternative in ts, and the
+// figures that decided. If both have the same alternative, the better of them is compared with the best of the others.
+func (s *search) note(r rule, before, rival *trial, ts []*trial, won bool) {
+	name := before.describe(r.name)
+	if rival == nil || rival.describe(r.name) == name {
+		if won {
+			before = rival
 		}
+		won = false
+		rival = best(slices.DeleteFunc(slices.Clone(ts), func(t *trial) bool { return t.describe(r.name) == name }))
 	}
-	if len(names) < 2 {
+	if rival == nil {
 		return
 	}
-	ch := Choice{Name: r.name}
-	for i, name := range names {
-		ch.Trials = append(ch.Trials, s.figure(r, tops[name], float64(i), name))
+	other := rival.describe(r.name)
+	names, tops := []string{name, other}, map[string]*trial{name: before, other: rival}
+	for _, t := range ts {
+		at := t.describe(r.name)
+		if at == name || at == other {
+			continue
+		}
+		if tops[at] == nil {
+			names = append(names, at)
+		}
+		if tops[at] == nil || t.mean < tops[at].mean {
+			tops[at] = t
+		}
 	}
-	rest := slices.DeleteFunc(slices.Clone(ts), func(t *trial) bool { return t.describe(r.name) == names[0] })
-	rival := best(rest)
-	ch.Value, ch.Why = names[0], s.reason(r, before, rival, won)
+	ch := Choice{Name: r.name, Value: name, Why: s.reason(r, before, rival, won)}
 	if won {
-		ch.Value = rival.describe(r.name)
+		ch.Value = other
+	}
+	for i, at := range names {
+		ch.Trials = append(ch.Trials, s.figure(r, tops[at], float64(i), at))
 	}
 	s.choices = append(s.choices, ch)
 }
