@@ -39,6 +39,8 @@ func TestEveryChoiceIsMadeAndStated(t *testing.T) {
 	if testing.Short() {
 		t.Skip("many fits")
 	}
+	const rows = "800 rows; each was predicted without itself"
+	const folds = "all rows in 5 folds; each fold was predicted without its rows"
 	src := waves(800, 1)
 	for _, c := range []struct {
 		kind    machine.Kind
@@ -46,13 +48,16 @@ func TestEveryChoiceIsMadeAndStated(t *testing.T) {
 		tried   []string
 		least   float64 // of the main score, or the most if it is an error
 		name    string
+		on      string
 	}{
-		{"", []string{"y"}, []string{"bandwidth", "features", "lambda"}, 0.4, "RMSE"}, // the noise is 0.3
-		{"", []string{"class"}, []string{"bandwidth", "features", "lambda"}, 0.85, "accuracy"},
-		{machine.KindGP, []string{"y"}, []string{"bandwidth", "features", "lambda"}, 0.4, "RMSE"},
-		{machine.KindLogistic, []string{"class"}, []string{"bandwidth", "features", "lambda"}, 0.85, "accuracy"},
-		{machine.KindSmoother, []string{"class"}, []string{"family", "bandwidth", "features"}, 0.8, "accuracy"},
-		{machine.KindDensity, nil, []string{"family", "bandwidth", "features"}, math.Inf(-1), "mean log density"},
+		{"", []string{"y"}, []string{"bandwidth", "features", "lambda"}, 0.4, "RMSE", rows}, // the noise is 0.3
+		{"", []string{"class"}, []string{"bandwidth", "features", "lambda"}, 0.85, "accuracy", rows},
+		{machine.KindGP, []string{"y"}, []string{"bandwidth", "features", "lambda"}, 0.4, "RMSE", rows},
+		{machine.KindLogistic, []string{"class"}, []string{"bandwidth", "features", "lambda"}, 0.85, "accuracy",
+			"480 rows in 3 of 5 folds; each fold was predicted without its rows"},
+		{machine.KindSmoother, []string{"class"}, []string{"family", "bandwidth", "features"}, 0.8, "accuracy", folds},
+		{machine.KindDensity, nil, []string{"family", "bandwidth", "features"}, math.Inf(-1), "mean log density",
+			folds},
 	} {
 		m, r := mustFit(t, src, Options{Kind: c.kind, Learn: learn(c.targets...), Seed: 2, Budget: 128})
 		for _, name := range []string{"model", "family", "coupling", "bandwidth", "features"} {
@@ -79,8 +84,7 @@ func TestEveryChoiceIsMadeAndStated(t *testing.T) {
 			t.Errorf("%s: λ = %g, the report says %+v", m.Kind, m.Lambda, choice(t, r, "lambda"))
 		}
 		if r.Rows != 800 || r.Width != 2 || r.Summary == nil ||
-			r.ScoredOn != "480 rows in 3 of 5 folds; each fold was predicted without its rows" || m.Schema == nil ||
-			m.Rows != 800 {
+			r.ScoredOn != c.on || m.Schema == nil || m.Rows != 800 {
 			t.Errorf("%s: report %+v", m.Kind, r)
 		}
 		s := r.Scores[0]

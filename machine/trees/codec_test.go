@@ -135,11 +135,16 @@ func TestHostileBytes(t *testing.T) {
 			hostile := bytes.Clone(body)
 			binary.LittleEndian.PutUint64(hostile[at:], count)
 			hostile = seal.Close(hostile, 0)
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			err := new(Forest).UnmarshalBinary(hostile)
-			if runtime.ReadMemStats(&after); !errors.Is(err, ErrCorrupt) || after.TotalAlloc-before.TotalAlloc > 2000 {
-				t.Errorf("count %d of %d: %v, %d bytes taken", i, count, err, after.TotalAlloc-before.TotalAlloc)
+			least, err := uint64(math.MaxUint64), error(nil)
+			for range 3 { // other goroutines of the test program allocate now and then
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				err = new(Forest).UnmarshalBinary(hostile)
+				runtime.ReadMemStats(&after)
+				least = min(least, after.TotalAlloc-before.TotalAlloc)
+			}
+			if !errors.Is(err, ErrCorrupt) || least > 2000 {
+				t.Errorf("count %d of %d: %v, %d bytes taken", i, count, err, least)
 			}
 		}
 	}
