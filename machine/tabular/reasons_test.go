@@ -9,8 +9,8 @@ import (
 	"github.com/randfeat/randfeat/data"
 )
 
-// A reason that compares two alternatives states the figures of their trials, and the better one has the choice where it
-// says so.
+// A reason that compares two alternatives states the figures of their trials, and the better one has the choice where
+// it says so.
 func TestReasonsStateTheirTrials(t *testing.T) {
 	pattern := regexp.MustCompile(`^([^0-9]*[^0-9 .²]²?) (-?[0-9.e-]+) on ([0-9]+) rows, (-?[0-9.e-]+) with ` +
 		`(.*?)(: ahead by|, which must)`)
@@ -43,9 +43,10 @@ func TestReasonsStateTheirTrials(t *testing.T) {
 				return ch.Trials[i].Score
 			}
 			chosen, other := score(ch.Value), score(m[5])
-			if fmt.Sprintf("%.4g", chosen) != m[2] || fmt.Sprintf("%.4g", other) != m[4] || ch.Trials[0].Metric != m[1] {
-				t.Errorf("%s: %s = %s: %s, but the trials have %v and %v of %s", name, ch.Name, ch.Value, ch.Why, chosen,
-					other, ch.Trials[0].Metric)
+			if fmt.Sprintf("%.4g", chosen) != m[2] || fmt.Sprintf("%.4g", other) != m[4] ||
+				ch.Trials[0].Metric != m[1] {
+				t.Errorf("%s: %s = %s: %s, but the trials have %v and %v of %s", name, ch.Name, ch.Value, ch.Why,
+					chosen, other, ch.Trials[0].Metric)
 			}
 			if m[6] == ": ahead by" && chosen <= other {
 				t.Errorf("%s: %s = %s: %s", name, ch.Name, ch.Value, ch.Why)
