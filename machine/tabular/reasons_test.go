@@ -64,8 +64,8 @@ func TestReasonsStateTheirTrials(t *testing.T) {
 	}
 }
 
-// If the rival is another width of the alternative that was there, the choice keeps its name, and the reason compares it
-// with the best of the others.
+// If the rival is another width of the alternative that was there, the choice keeps its name, and the reason compares
+// it with the best of the others.
 func TestReasonOfTheSameAlternative(t *testing.T) {
 	of := func(kind kernel.Kind, loss float64) *trial {
 		out := &trial{Candidate: Candidate{Kernel: kind, Width: loss}, rows: 4, mean: loss}
