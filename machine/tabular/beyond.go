@@ -60,8 +60,12 @@ func (s *search) beyond(f *frame) error {
 		return nil // the choice of fewer rows stays
 	}
 	for _, r := range beyondRules {
+		cs, err := r.propose(s, top)
+		if err != nil {
+			return err
+		}
 		var rival *trial
-		for _, c := range r.propose(s, top) {
+		for _, c := range cs {
 			t, err := b.try(c)
 			if err != nil {
 				return err
@@ -73,43 +77,35 @@ func (s *search) beyond(f *frame) error {
 		if rival == nil {
 			continue
 		}
-		if diff, se := (rule{wrong: r.name == "loss"}).gain(top, rival); diff > -se {
+		if diff, se := r.gain(top, rival); diff > -se {
 			if rival, err = b.descend(rival.Candidate); err != nil {
 				return err
 			}
 		}
-		before := top
-		of := rule{name: r.name, errors: r.errors, wrong: r.name == "loss"}
-		won := of.prefers(top, rival)
+		before, won := top, r.prefers(top, rival)
 		if won {
 			top = rival
 		}
-		s.noteAgain(of, before, rival, won)
+		s.noteAgain(r, before, rival, won)
 	}
 	s.top, s.done = top, s.done+int64(len(b.trials))
 	s.beyondTrials = b.trials
 	return nil
 }
 
-// beyondRule proposes candidates for more rows.
-type beyondRule struct {
-	name    string
-	errors  float64
-	propose func(s *search, at *trial) []Candidate
-}
-
-var beyondRules = []beyondRule{
-	{"scaling", 0.5, func(s *search, at *trial) (out []Candidate) {
+// beyondRules are applied in this order.
+var beyondRules = []rule{
+	{"scaling", 0.5, false, false, func(s *search, at *trial) ([]Candidate, error) {
 		if at.Scaling == scalingStandard || s.o.Scaling != "" || at.Metric.Rounds > 0 {
-			return nil
+			return nil, nil
 		}
 		c := at.Candidate
 		c.Scaling = scalingStandard
-		return []Candidate{c, c.at(c.Width/2, c.Lambda)}
+		return []Candidate{c, c.at(c.Width/2, c.Lambda)}, nil
 	}},
-	{"kernel", 0.5, func(s *search, at *trial) (out []Candidate) {
+	{"kernel", 0.5, false, false, func(s *search, at *trial) (out []Candidate, err error) {
 		if s.o.Kernel != "" || s.o.Bandwidth > 0 {
-			return nil
+			return nil, nil
 		}
 		for _, kind := range []kernel.Kind{kernel.Laplace, kernel.Matern12} {
 			if kind == at.Kernel || kind == kernel.Laplace && s.s.x.Cols > laplaceColumns {
@@ -123,9 +119,9 @@ var beyondRules = []beyondRule{
 				}
 			}
 		}
-		return out
+		return out, nil
 	}},
-	{"loss", 0.5, (*search).withMargins},
+	{"loss", 0.5, false, true, func(s *search, at *trial) ([]Candidate, error) { return s.withMargins(at), nil }},
 }
 
 // noteAgain replaces the choice of a rule by that of more rows, if more rows decided otherwise.
