@@ -14,6 +14,7 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/text"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/machine"
 	"github.com/randfeat/randfeat/machine/watch"
 )
@@ -55,7 +56,7 @@ const (
 	watchFree  = 100 * time.Millisecond
 	// watchBlock is the number of rows that are summed together.
 	watchBlock = 128
-	// watchBytes bounds the monitors.
+	// watchBytes bounds the sums of the monitors; each also has a workspace of about watchBlock encoded rows.
 	watchBytes = 3 << 19
 	// watchParts is the number of monitors of a window, and leastParts that of a wide table.
 	watchParts, leastParts = 10, 2
@@ -133,7 +134,10 @@ func (w *watcher) flush() {
 	w.pending, w.summing = 0, true
 	go func() {
 		began := time.Now()
-		w.sum(w.backX.RowRange(0, rows), w.backY.RowRange(0, rows))
+		// A panic here would end the process, not a request.
+		if p := par.Catch(func() { w.sum(w.backX.RowRange(0, rows), w.backY.RowRange(0, rows)) }); p != nil {
+			w.log.Error("rows were not watched", "error", p)
+		}
 		w.spent.Add(int64(time.Since(began)))
 		w.mu.Lock()
 		defer w.mu.Unlock()

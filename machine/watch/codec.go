@@ -42,7 +42,11 @@ func Of(m *machine.Model) (*Reference, error) {
 	if !ok || m.Schema == nil {
 		return nil, ErrNone
 	}
-	return Read([]byte(text), m.Schema)
+	r, err := Read([]byte(text), m.Schema)
+	if err == nil && r.out.Count > 0 && r.out.Count != max(m.Outputs, 1) {
+		return nil, fmt.Errorf("a reference %w, with other outputs", ErrMismatch)
+	}
+	return r, err
 }
 
 // stored is the JSON form of a reference. The schema is that of its model.
@@ -189,6 +193,9 @@ func Read(text []byte, of *data.Schema) (*Reference, error) {
 		}
 		r.pairs = append(r.pairs, p)
 	}
+	if len(s.Centre) > len(s.Sums) || r.o.Projections > len(s.Centre) { // before projections take memory
+		return nil, bad("the number of sums")
+	}
 	if err := r.draw(r.median, r.o.Projections, r.o.Seed); err != nil {
 		return nil, bad(err.Error())
 	}
@@ -205,8 +212,8 @@ func Read(text []byte, of *data.Schema) (*Reference, error) {
 	for j, v := range s.Sums {
 		if r.sums[j] = float64(v); j < r.atCounts {
 			r.sums[j] *= r.rows
-		} else if !(v >= 0) {
-			return nil, bad("a negative count")
+		} else if !(v >= 0 && float64(v) <= r.rows) {
+			return nil, bad("a count that is negative or above that of the rows")
 		}
 	}
 	return r, nil

@@ -62,7 +62,7 @@ func (r *Reference) compare(n float64, a []float64, m float64, b []float64) comp
 	for k := range r.fields {
 		c.columns = append(c.columns, r.compareField(k, a, b))
 	}
-	if min(n, m) < pairRows {
+	if min(n, m) < pairRows || len(r.pairs) == 0 {
 		return c
 	}
 	for k := range r.pairs {

@@ -85,7 +85,7 @@ func hypergeometric(b, m, a, n float64) float64 {
 	p := 0.0
 	for k := b; k <= min(marked, m); k++ {
 		term := math.Exp(choose(m, k) + choose(n, marked-k) - total)
-		if p += term; term < 1e-12*p {
+		if p += term; !(term > 1e-12*p) { // all terms may be too small for a number
 			break
 		}
 	}

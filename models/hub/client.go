@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 )
 
@@ -57,6 +58,13 @@ func (e errStatus) Error() string {
 	return fmt.Sprintf("status %d %s", e, http.StatusText(int(e)))
 }
 
+// web gives up on a server that accepts a connection and does not answer.
+var web = &http.Client{Transport: func() http.RoundTripper {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.ResponseHeaderTimeout = time.Minute
+	return t
+}()}
+
 // request asks for what follows the first at bytes of a file of the server.
 func (c *client) request(ctx context.Context, at int64, address ...string) (*http.Response, error) {
 	u, err := url.JoinPath(c.Endpoint, address...)
@@ -67,7 +75,7 @@ func (c *client) request(ctx context.Context, at int64, address ...string) (*htt
 	if err != nil {
 		return nil, err
 	}
-	if c.Token != "" { // net/http does not send it to other hosts
+	if c.Token != "" { // net/http does not send it to hosts outside its domain
 		r.Header.Set("Authorization", "Bearer "+c.Token)
 	}
 	if r.URL.RawQuery = "blobs=true"; address[0] == c.repo {
@@ -76,7 +84,7 @@ func (c *client) request(ctx context.Context, at int64, address ...string) (*htt
 	if at > 0 {
 		r.Header.Set("Range", fmt.Sprintf("bytes=%d-", at))
 	}
-	a, err := http.DefaultClient.Do(r)
+	a, err := web.Do(r)
 	if err == nil && a.StatusCode != http.StatusOK && !(a.StatusCode == http.StatusPartialContent && at > 0) {
 		a.Body.Close()
 		err = errStatus(a.StatusCode)
@@ -84,8 +92,16 @@ func (c *client) request(ctx context.Context, at int64, address ...string) (*htt
 	return a, err
 }
 
+var (
+	validRevision = regexp.MustCompile(`^[\w-][\w.-]*(/[\w-][\w.-]*)*$`) // no part begins with a dot
+	validCommit   = regexp.MustCompile(`^[0-9a-f]+$`)
+)
+
 // list returns the files of the model and the commit that they belong to.
 func (c *client) list(ctx context.Context) ([]file, string, error) {
+	if !validRevision.MatchString(c.Revision) {
+		return nil, "", fmt.Errorf("%s: revision %q: want the name of a branch, a tag or a commit", c.repo, c.Revision)
+	}
 	a, err := c.request(ctx, 0, "api/models", c.repo, "revision", c.Revision)
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: %w", c.repo, err)
@@ -95,7 +111,10 @@ func (c *client) list(ctx context.Context) ([]file, string, error) {
 		Commit string `json:"sha"`
 		Files  []file `json:"siblings"`
 	}
-	if err := json.NewDecoder(io.LimitReader(a.Body, maxList)).Decode(&l); err != nil || l.Commit == "" {
+	if err := json.NewDecoder(io.LimitReader(a.Body, maxList)).Decode(&l); err != nil || !validCommit.MatchString(l.Commit) {
+		if err == nil {
+			err = fmt.Errorf("commit %q", l.Commit)
+		}
 		return nil, "", fmt.Errorf("%s: %s does not answer like the Hugging Face hub (%v)", c.repo, c.Endpoint, err)
 	}
 	return l.Files, l.Commit, nil

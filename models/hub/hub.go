@@ -109,13 +109,25 @@ func List() ([]Model, error) {
 	return list, err
 }
 
-// Remove deletes a downloaded model.
+// Remove deletes a downloaded model. GGUF files in the folder of a model are models of their own and stay.
 func Remove(name string) error {
 	p, err := Path(name)
 	if err != nil {
 		return err
 	}
-	return os.RemoveAll(p)
+	if info, err := os.Stat(p); err != nil || !info.IsDir() {
+		return errors.Join(err, os.Remove(p))
+	}
+	if kept, err := filepath.Glob(filepath.Join(p, "*.gguf")); err != nil || len(kept) == 0 {
+		return errors.Join(err, os.RemoveAll(p))
+	}
+	entries, err := os.ReadDir(p)
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) != ".gguf" {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(p, e.Name())))
+		}
+	}
+	return err
 }
 
 // needed are the files that models.Open reads.

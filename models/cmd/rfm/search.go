@@ -52,8 +52,9 @@ file; a later search embeds only files that are new or have changed. Hidden file
 			if x != old {
 				if err := x.Save(index); err != nil { // a folder that cannot be written can be searched
 					e.note("%v: the next search embeds again, set --index", err)
+				} else {
+					e.note("%d files read, %d passages in %s", read, len(x.Passages), index)
 				}
-				e.note("%d files read, %d passages in %s", read, len(x.Passages), index)
 			}
 			most := n
 			if rerank != "" {
