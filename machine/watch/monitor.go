@@ -22,8 +22,8 @@ type Monitor struct {
 // Monitor returns an empty monitor.
 func (r *Reference) Monitor() *Monitor { return &Monitor{r: r, sums: make([]float64, r.size)} }
 
-// Add adds rows encoded by [Reference.Encoder]. outputs are the predictions of the model for them: one row per row of x,
-// with a target each or the probabilities of the classes; the empty matrix if there are none.
+// Add adds rows encoded by [Reference.Encoder]. outputs are the predictions of the model for them: one row per row of
+// x, with a target each or the probabilities of the classes; the empty matrix if there are none.
 func (m *Monitor) Add(x, outputs dense.Matrix[float64]) error {
 	if x.Cols != m.r.schema.Width() {
 		return fmt.Errorf("rows of %d columns for a reference of %d: %w", x.Cols, m.r.schema.Width(), dense.ErrShape)

@@ -93,14 +93,15 @@ func (c *client) request(ctx context.Context, at int64, address ...string) (*htt
 }
 
 var (
-	validRevision = regexp.MustCompile(`^[\w-][\w.-]*(/[\w-][\w.-]*)*$`) // no part begins with a dot
+	validRevision = regexp.MustCompile(`^[\w-][\w.-]*(/[\w-][\w.-]*)*$`)
 	validCommit   = regexp.MustCompile(`^[0-9a-f]+$`)
 )
 
 // list returns the files of the model and the commit that they belong to.
 func (c *client) list(ctx context.Context) ([]file, string, error) {
 	if !validRevision.MatchString(c.Revision) {
-		return nil, "", fmt.Errorf("%s: revision %q: want the name of a branch, a tag or a commit", c.repo, c.Revision)
+		return nil, "", fmt.Errorf("%s: revision %q: want the name of a branch, a tag or a commit", c.repo,
+			c.Revision)
 	}
 	a, err := c.request(ctx, 0, "api/models", c.repo, "revision", c.Revision)
 	if err != nil {
@@ -111,10 +112,11 @@ func (c *client) list(ctx context.Context) ([]file, string, error) {
 		Commit string `json:"sha"`
 		Files  []file `json:"siblings"`
 	}
-	if err := json.NewDecoder(io.LimitReader(a.Body, maxList)).Decode(&l); err != nil || !validCommit.MatchString(l.Commit) {
-		if err == nil {
-			err = fmt.Errorf("commit %q", l.Commit)
-		}
+	err = json.NewDecoder(io.LimitReader(a.Body, maxList)).Decode(&l)
+	if err == nil && !validCommit.MatchString(l.Commit) {
+		err = fmt.Errorf("commit %q", l.Commit)
+	}
+	if err != nil {
 		return nil, "", fmt.Errorf("%s: %s does not answer like the Hugging Face hub (%v)", c.repo, c.Endpoint, err)
 	}
 	return l.Files, l.Commit, nil
